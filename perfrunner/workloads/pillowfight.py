@@ -18,6 +18,7 @@ from perfrunner.measure.memory import memory_metrics
 from perfrunner.measure.samples import Sample
 from perfrunner.measure.window import steady_window
 from perfrunner.spec.workloads import PillowfightSpec, StepSpec
+from perfrunner.spec.workloads.base import LEAST_KEY
 from perfrunner.spec.workloads.pillowfight import ChurnSpec
 from perfrunner.workloads.bench import Group, GroupArguments, Measured, ServerBench, Share
 from perfrunner.workloads.interleaved import Driven, driven_interleaved
@@ -102,14 +103,25 @@ class Churned:
 
 
 def churn(bench: Group, spec: PillowfightSpec, how: ChurnSpec) -> list[Churned]:
-    """Store all items, delete some, rest, and store these again with another size."""
+    """Store all items, delete some, rest, and store these again with another size, in steps if there are any."""
 
     def resident(name: str) -> list[Sample]:
         for variant in bench.variants:
             variant.wait_persisted()
         return [variant.sample(name) for variant in bench.variants]
 
-    share = f"--share={how.delete:g}"
+    def part(sized: PillowfightSpec, output: str, draw: int, *, remove: bool = False) -> None:
+        def arguments(variant: ServerBench, share: Share) -> list[str]:
+            return [
+                *populate_arguments(sized, variant, share),
+                f"--share={how.delete:g}",
+                f"--draw={draw}",
+                f"--key-draws={draw + (not remove)}",
+                *(["--delete"] if remove else []),
+            ]
+
+        store(bench, arguments, output)
+
     empty = resident("empty")
     sampling = [variant.start_sampling("churn") for variant in bench.variants]
     bench.phase("populate")
@@ -117,17 +129,16 @@ def churn(bench: Group, spec: PillowfightSpec, how: ChurnSpec) -> list[Churned]:
     full = resident("full")
 
     bench.phase("delete")
-    store(
-        bench,
-        lambda variant, s: [*populate_arguments(spec, variant, s), share, "--delete"],
-        "delete",
-    )
+    part(spec, "delete", 0, remove=True)
     bench.settle(how.wait)
     deleted = resident("deleted")
 
     bench.phase("populate again")
-    again = spec.model_copy(update={"value_size": how.value_size})
-    store(bench, lambda variant, s: [*populate_arguments(again, variant, s), share], "regrow")
+    part(spec.model_copy(update={"value_size": how.value_size}), "regrow", 0)
+    for step, size in enumerate(how.steps, 1):
+        if len(set(spec.key_size)) > 1:  # otherwise the same keys are replaced
+            part(spec, f"delete-{step}", step, remove=True)
+        part(spec.model_copy(update={"value_size": size}), f"step-{step}", step)
     regrown = resident("regrown")
     series = [sampler.stop() for sampler in sampling]
     return [
@@ -239,7 +250,15 @@ def common_arguments(
         f"--vbuckets={bench.vbuckets}",
         f"--random-seed={share.seed(bench.seed)}",
         *(["--sizes=lognormal"] if lognormal else []),
+        *key_arguments(spec),
     ]
+
+
+def key_arguments(spec: PillowfightSpec | StepSpec) -> list[str]:
+    """Return the limits of key lengths; none for the shortest keys."""
+    if not isinstance(spec, PillowfightSpec) or spec.key_size == (LEAST_KEY, LEAST_KEY):
+        return []
+    return [f"--min-key-size={spec.key_size[0]}", f"--max-key-size={spec.key_size[1]}"]
 
 
 def populate_arguments(
@@ -265,6 +284,9 @@ def access_arguments(spec: PillowfightSpec, bench: ServerBench, share: Share) ->
         f"--duration={spec.duration:g}",
         f"--ramp={spec.ramp:g}",
     ]
+    if spec.churn is not None:
+        draws = 1 + len(spec.churn.steps)
+        arguments += [f"--share={spec.churn.delete:g}", f"--key-draws={draws}"]
     if spec.shared_sequence:
         arguments.append("--shared-sequence")
     if spec.rate_limit is not None:

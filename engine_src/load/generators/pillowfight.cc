@@ -9,6 +9,7 @@
 #include "load/core/barrier.h"
 #include "load/core/fill_in_turns.h"
 #include "load/generators/batch_traffic.h"
+#include "load/generators/drawn_keys.h"
 #include "load/generators/populate_plan.h"
 #include "load/generators/report_json.h"
 #include "load/generators/variants.h"
@@ -61,7 +62,10 @@ struct ThreadResult {
     std::vector<VariantResult> access;
 };
 
-using AnyCodec = std::variant<BinaryCodec, TextCodec, MetaCodec, RespCodec>;
+/// Keys of one length, which is the rule, cost nothing for those of several.
+using AnyCodec = std::variant<BinaryCodec, TextCodec, MetaCodec, RespCodec,
+                              DrawnKeysCodec<BinaryCodec>, DrawnKeysCodec<TextCodec>,
+                              DrawnKeysCodec<MetaCodec>, DrawnKeysCodec<RespCodec>>;
 
 /// One thread's connections to one variant, and how requests to it are written.
 struct Target {
@@ -102,7 +106,8 @@ class Pillowfight {
           crew_(options.threads),
           variants_(options.group, options.connection),
           turns_(crew_, turnOptions(options, variants_), variants_.openClock()),
-          keys_(options.keyPrefix, KeyCodec::kMaxDigits),
+          keys_(options.keyPrefix, options.minKeySize, options.maxKeySize,
+                {options.access.seed, options.share}, options.keyDraws),
           values_(options.json ? ValueSource::Kind::kJson : ValueSource::Kind::kBinary,
                   options.minSize, options.maxSize, kPoolSeed,
                   options.lognormal ? ValueSource::Sizes::kLognormal
@@ -167,21 +172,30 @@ class Pillowfight {
         // The common flags by which SDKs recognise the type of a document.
         const DocumentShape shape{.expiry = options_.expiry,
                                   .flags = options_.json ? 0x02000000U : 0x03000002U};
+        const auto made = [&](auto make) -> AnyCodec {
+            const auto& shapes = keys_.shapes();
+            if (shapes.size() == 1) {
+                return make(shapes.front());
+            }
+            return DrawnKeysCodec<decltype(make(shapes.front()))>(keys_, make);
+        };
         switch (protocol) {
             case Protocol::kText:
-                return TextCodec(keys_, shape);
+                return made([&](const KeyCodec& key) { return TextCodec(key, shape); });
             case Protocol::kMeta:
-                return MetaCodec(keys_, shape);
+                return made([&](const KeyCodec& key) { return MetaCodec(key, shape); });
             case Protocol::kResp2:
             case Protocol::kResp3:
-                return RespCodec(keys_, shape);
+                return made([&](const KeyCodec& key) { return RespCodec(key, shape); });
             default:
-                return BinaryCodec(RequestWriter(
-                        keys_, {.vbuckets = opened.vbuckets,
-                                .expiry = shape.expiry,
-                                .flags = shape.flags,
-                                .datatype = opened.jsonAcknowledged ? protocol::Datatype::kJson
-                                                                    : protocol::Datatype::kRaw}));
+                return made([&](const KeyCodec& key) {
+                    return BinaryCodec(RequestWriter(
+                            key, {.vbuckets = opened.vbuckets,
+                                  .expiry = shape.expiry,
+                                  .flags = shape.flags,
+                                  .datatype = opened.jsonAcknowledged ? protocol::Datatype::kJson
+                                                                      : protocol::Datatype::kRaw}));
+                });
         }
     }
 
@@ -202,6 +216,7 @@ class Pillowfight {
                                   .batch = a.batch,
                                   .window = options_.effectiveWindow(),
                                   .share = options_.share,
+                                  .draw = options_.draw,
                                   .remove = options_.remove},
                                  lanes(thread), values_),
                     recorders[variant], *servers[variant], values_, shape()));
@@ -295,7 +310,11 @@ class Pillowfight {
                      {"max_size", o.maxSize},
                      {"sizes", o.lognormal ? "lognormal" : "uniform"},
                      {"share", o.share},
+                     {"draw", o.draw},
                      {"delete", o.remove},
+                     {"min_key_size", keys_.shapes().front().size()},
+                     {"max_key_size", keys_.shapes().back().size()},
+                     {"key_draws", o.keyDraws},
                      {"no_population", o.noPopulation},
                      {"populate_only", o.populateOnly},
                      {"num_cycles", limit(a.maxCycles)},
@@ -384,7 +403,7 @@ class Pillowfight {
     Crew crew_;
     Variants variants_;
     Turns turns_;
-    KeyCodec keys_;
+    DrawnKeys keys_;
     ValueSource values_;
     std::vector<ThreadResult> results_;
     std::atomic<std::uint64_t> populated_{0};

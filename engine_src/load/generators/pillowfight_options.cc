@@ -39,6 +39,10 @@ void check(PillowfightOptions& o, const MixedFlags& mixed, const CLI::App& app) 
             "--populate-only and --no-population exclude each other");
     require(o.keyPrefix.size() <= 230,
             "--key-prefix is longer than 230 bytes (keys have at most 250)");
+    require(o.maxKeySize == 0 || (o.minKeySize >= o.keyPrefix.size() + KeyCodec::kMaxDigits &&
+                                  o.minKeySize <= o.maxKeySize),
+            "--min-key-size is shorter than the key prefix and 20 digits, or longer than "
+            "--max-key-size");
     require(!speaksLines(o) || std::all_of(o.keyPrefix.begin(), o.keyPrefix.end(),
                                            [](char c) { return c > ' ' && c <= '~'; }),
             "--key-prefix: keys of the text and meta protocols are printable ASCII without blanks");
@@ -85,6 +89,21 @@ int parsePillowfight(int argc, const char* const* argv, PillowfightOptions& o) {
                    "draws which")
             ->capture_default_str()
             ->check(CLI::Range(0.0, 100.0));
+    app.add_option("--draw", o.draw,
+                   "number of the draw of --share: each draws other keys (0 is the first)")
+            ->check(notNegative());
+    auto* minKey = app.add_option("--min-key-size", o.minKeySize,
+                                  "shortest key; lengths are drawn (default: the key prefix and 20 "
+                                  "digits)")
+                           ->check(CLI::Range(1, 250));
+    auto* maxKey = app.add_option("--max-key-size", o.maxKeySize, "longest key")
+                           ->check(CLI::Range(1, 250));
+    minKey->needs(maxKey);
+    maxKey->needs(minKey);
+    app.add_option("--key-draws", o.keyDraws,
+                   "number of draws of --share after which keys have their lengths: a key that was "
+                   "drawn has a new one")
+            ->check(notNegative());
     app.add_flag("--delete", o.remove, "the populate phase deletes its keys");
     std::string sizes = "uniform";
     app.add_option("--sizes", sizes,

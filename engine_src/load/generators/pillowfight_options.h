@@ -22,7 +22,12 @@ struct PillowfightOptions {
     std::uint32_t maxSize = 5120;
     bool lognormal = false;  // sizes
     double share = 100;      // percent of the keys that the populate phase stores
+    std::uint32_t draw = 0;  // which share: a churn draws several, one after the other
     bool remove = false;     // the populate phase deletes
+    // Of keys, in bytes; 0: prefix and digits. Draws give a key another size.
+    std::size_t minKeySize = 0;
+    std::size_t maxKeySize = 0;
+    std::uint32_t keyDraws = 0;
     bool noPopulation = false;
     bool populateOnly = false;
     bool json = false;

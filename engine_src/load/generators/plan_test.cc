@@ -1,6 +1,7 @@
 // The requests of the plans and their times, without any connection.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <set>
@@ -319,8 +320,43 @@ TEST_F(Plans, AShareOfTheKeysIsTheSameForEverySize) {
     options.seed = 10;
     const auto others = carriedOut(PopulatePlan(options, {}, other));
     EXPECT_NE(others.begin()->first, removed.begin()->first);
+    options.draw = 1;
+    const auto later = carriedOut(PopulatePlan(options, {}, other));
+    const auto again = std::ranges::count_if(
+            later, [&](const auto& item) { return others.contains(item.first); });
+    EXPECT_NEAR(static_cast<double>(again), 0.6 * 0.6 * 3000, 120);
     options.share = 0;
     EXPECT_TRUE(carriedOut(PopulatePlan(options, {}, values_)).empty());
+}
+
+TEST(DrawnKeys, HaveEveryLengthAndAnotherOneAfterADraw) {
+    const KeyDraw draw{.seed = 3, .share = 60};
+    const DrawnKeys first("", 20, 250, draw, 0);
+    const DrawnKeys later("", 20, 250, draw, 2);
+    ASSERT_EQ(first.shapes().size(), DrawnKeys::kMostLengths);
+    EXPECT_EQ(first.shapes().front().size(), 20U);
+    EXPECT_EQ(first.shapes().back().size(), 250U);
+    std::vector<int> keys(first.shapes().size());
+    int drawn = 0;
+    int moved = 0;
+    constexpr int kKeys = 32000;
+    for (std::uint64_t number = 0; number < kKeys; ++number) {
+        ++keys[first.shapeOf(number)];
+        const bool taken = draw.takes(number, 0) || draw.takes(number, 1);
+        drawn += taken ? 1 : 0;
+        const bool same = first.shapeOf(number) == later.shapeOf(number);
+        EXPECT_TRUE(taken || same) << number;
+        moved += same ? 0 : 1;
+    }
+    EXPECT_NEAR(drawn, 0.84 * kKeys, 500);
+    EXPECT_NEAR(moved, drawn * 31 / 32, 300);  // a new length may be the old one
+    for (const auto count : keys) {
+        EXPECT_NEAR(count, 1000, 200);
+    }
+    EXPECT_EQ(DrawnKeys("k:", 0, 0, draw, 5).shapes().front().zeroKey(), "k:00000000000000000000");
+    EXPECT_EQ(DrawnKeys("", 30, 30, draw, 0).shapes().front().text(7),
+              "00000000000000000007xxxxxxxxxx");
+    EXPECT_THROW(DrawnKeys("", 20, 251, draw, 0), std::invalid_argument);
 }
 
 }  // namespace

@@ -35,10 +35,7 @@ PopulatePlan::PopulatePlan(const PopulateOptions& options, LaneRange lanes,
 }
 
 bool PopulatePlan::chosen(std::uint64_t key) const noexcept {
-    constexpr std::uint64_t kSalt = 0x6368757266;  // the bodies follow from the same seed
-    return options_.share >= 100 ||
-           static_cast<double>(Random(options_.seed ^ kSalt, options_.startAt + key).next()) <
-                   options_.share / 100 * 0x1p64;
+    return KeyDraw{options_.seed, options_.share}.takes(options_.startAt + key, options_.draw);
 }
 
 void PopulatePlan::begin(std::uint32_t batches) {

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "load/generators/access_plan.h"
+#include "load/generators/drawn_keys.h"
 
 namespace kv::load {
 
@@ -17,7 +18,8 @@ struct PopulateOptions {
     std::uint64_t seed = 0;
     std::uint32_t batch = 100;
     std::uint32_t window = 1;
-    double share = 100;   // percent of the keys; the seed draws which
+    double share = 100;  // percent of the keys; the seed draws which (KeyDraw)
+    std::uint32_t draw = 0;
     bool remove = false;  // delete, rather than store
 };
 

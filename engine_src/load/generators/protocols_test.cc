@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "load/generators/drawn_keys.h"
 #include "load/generators/pillowfight.h"
 #include "load/protocols/fake_server.h"
 #include "load/protocols/handshake.h"
@@ -96,6 +98,36 @@ TEST_P(Protocols, ContentsAreTheSameInEveryProtocol) {
     options.populateOnly = true;
     EXPECT_EQ(run(options).failure, "");
     EXPECT_EQ(server.contents(), reference.contents());
+}
+
+TEST_P(Protocols, KeysComeBackWithOtherLengths) {
+    FakeServer server(faults());
+    auto options = optionsFor(server, GetParam());
+    options.minKeySize = 20;
+    options.maxKeySize = 250;
+    options.populateOnly = true;
+    EXPECT_EQ(run(options).failure, "");
+    EXPECT_EQ(server.contents().size(), kItems);
+    options.share = 60;
+    for (std::uint32_t draw = 0; draw < 3; ++draw) {  // the fake server deletes nothing
+        options.draw = draw;
+        options.keyDraws = draw + 1;
+        EXPECT_EQ(run(options).failure, "");
+        EXPECT_NEAR(static_cast<double>(server.contents().size()), (1 + 0.58 * (draw + 1)) * kItems,
+                    0.1 * kItems);
+    }
+    std::set<std::size_t> lengths;
+    for (const auto& [key, value] : server.contents()) {
+        lengths.insert(key.size());
+    }
+    EXPECT_EQ(lengths.size(), DrawnKeys::kMostLengths);
+    options.populateOnly = false;
+    options.noPopulation = true;
+    const auto [failure, report] = run(options);
+    EXPECT_EQ(failure, "");
+    EXPECT_EQ(report["access"]["hits"], report["access"]["gets"]);
+    EXPECT_EQ(report["access"]["verified"], report["access"]["gets"]);
+    EXPECT_TRUE(server.misrouted().empty());
 }
 
 TEST_P(Protocols, MissesAndRefusalsAreCounted) {

@@ -130,6 +130,14 @@ SizeRange = Annotated[
     ListAsTuple,
     BeforeValidator(_one_or_two),
 ]
+LEAST_KEY, MOST_KEY = 20, 250  # bytes: the digits of a number, and the protocols' limit
+KeySize = Annotated[int, Field(ge=LEAST_KEY, le=MOST_KEY)]
+KeyRange = Annotated[
+    tuple[KeySize, KeySize],
+    AfterValidator(_ascending),
+    ListAsTuple,
+    BeforeValidator(_one_or_two),
+]
 CountRange = Annotated[
     tuple[PositiveCount, PositiveCount],
     AfterValidator(_ascending),

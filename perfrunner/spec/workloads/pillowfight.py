@@ -15,10 +15,18 @@ from pydantic import (
 )
 from typing_extensions import Self
 
-from perfrunner.spec.base import Count, Duration, Percent, Piece, PositiveCount, PositiveDuration
+from perfrunner.spec.base import (
+    Count,
+    Duration,
+    ListAsTuple,
+    Percent,
+    Piece,
+    PositiveCount,
+    PositiveDuration,
+)
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.metrics import OF_CHURN
-from perfrunner.spec.workloads.base import ServerWorkload, SizeRange, is_timed
+from perfrunner.spec.workloads.base import LEAST_KEY, KeyRange, ServerWorkload, SizeRange, is_timed
 
 LEAST_ALONE_S = 1.0  # of load after the ramp
 LEAST_INTERLEAVED_S = 0.1  # if the workload sets `schedule: interleaved`
@@ -35,6 +43,10 @@ class ChurnSpec(Piece):
     )
     wait: Duration = Field(default=5.0, description="seconds of rest after the deletion")
     value_size: SizeRange = Field(description="of the items that come back")
+    steps: Annotated[tuple[SizeRange, ...], ListAsTuple] = Field(
+        default=(),
+        description="value sizes that follow: each step draws items anew and replaces them by items of that size",
+    )
 
 
 class PillowfightSpec(ServerWorkload):
@@ -51,6 +63,10 @@ class PillowfightSpec(ServerWorkload):
         default="uniform",
         description="between the smallest and the largest; lognormal: these are three standard deviations"
         " from the middle",
+    )
+    key_size: KeyRange = Field(
+        default=(LEAST_KEY, LEAST_KEY),
+        description="bytes; of a range, every key has a random length, and another one when it comes back",
     )
     churn: ChurnSpec | None = Field(
         default=None, description="delete items and store them again; none: the items stay"
@@ -105,16 +121,14 @@ class PillowfightSpec(ServerWorkload):
         """The smallest and the largest value that the mixed load meets."""
         if self.churn is None:
             return self.value_size
-        return (
-            min(self.value_size[0], self.churn.value_size[0]),
-            max(self.value_size[1], self.churn.value_size[1]),
-        )
+        every = (self.value_size, self.churn.value_size, *self.churn.steps)
+        return min(low for low, _ in every), max(high for _, high in every)
 
     @model_serializer(mode="wrap")
     def _without_newer_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Omit newer fields at their defaults, so that the record equals that of older versions."""
         fields: dict[str, Any] = handler(self)
-        for name in ("sizes", "churn"):
+        for name in ("sizes", "key_size", "churn"):
             if getattr(self, name) == type(self).model_fields[name].default:
                 fields.pop(name, None)
         return fields
@@ -154,8 +168,8 @@ class PillowfightSpec(ServerWorkload):
 
     @property
     def item_bytes(self) -> int:
-        """The approximate memory of an item with the largest value, because mixed sizes fragment."""
-        return 128 + self.all_sizes[1]
+        """The approximate memory of an item with the largest key and value, because mixed sizes fragment."""
+        return 128 + self.key_size[1] - LEAST_KEY + self.all_sizes[1]
 
     @property
     def expected_seconds(self) -> float:
@@ -163,6 +177,7 @@ class PillowfightSpec(ServerWorkload):
         stored = self.items
         wait = 0.0
         if self.churn is not None:
-            stored += round(2 * self.items * self.churn.delete / 100)
+            runs = 2 + (1 if len(set(self.key_size)) == 1 else 2) * len(self.churn.steps)
+            stored += round(runs * self.items * self.churn.delete / 100)
             wait = self.churn.wait
         return 2.0 + stored / 200_000 + wait + self.duration + self.settle

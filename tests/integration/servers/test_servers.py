@@ -290,6 +290,27 @@ def test_items_are_deleted_and_come_back_with_another_size(
         assert all(sum(report["errors"].values()) == 0 for report in reports)
 
 
+def test_documents_walk_through_sizes_and_their_keys_through_lengths(servers: ServerLab):
+    """The load knows the length that each key has in the end: it misses none."""
+    churn = {"delete": 67, "wait": 0, "value_size": 16, "steps": [32, 48]}
+    load = {"items": 3000, "value_size": 8, "key_size": [20, 250], "churn": churn}
+    servers.write({"memcached": memcached(), "redis": redis()}, load)
+    code, driver = servers.measure()
+    assert code == 0, driver.stderr()
+    for trial in servers.data().trials:
+        assert trial.status == "ok", trial.reason
+        directory = servers.out / trial.raw_dir
+        ops = [
+            json.loads((directory / f"{name}.json").read_text())["populate"]["ops"]
+            for name in ("delete", "regrow", "delete-1", "step-1", "delete-2", "step-2")
+        ]
+        assert ops[::2] == ops[1::2]
+        assert len(set(ops)) == 3, "each step draws other items"
+        access = json.loads((directory / "client.json").read_text())["access"]
+        assert access["misses"] == 0
+        assert access["verified"] > 0
+
+
 @pytest.mark.long
 def test_options_of_mimalloc_are_read_back(servers: ServerLab):
     allocator = {"preload": "mimalloc", "options": {"decommit_delay": 33}}

@@ -284,7 +284,7 @@ def test_the_types_that_run_without_an_engine_are_those_of_the_model():
 def test_a_churn_changes_what_a_load_can_measure(specs):
     """It is part of the record only where it is asked for, so that older records stay the same."""
     plain = specs.spec().workloads["pf"]
-    assert not {"churn", "sizes"} & plain.model_dump().keys()
+    assert not {"churn", "sizes", "key_size"} & plain.model_dump().keys()
     assert not plain.may_give("rss_returned")
     given = "churn: {wait: 3s, value_size: [100, 4k]}, sizes: lognormal"
     churned = specs.changed("items: 10k", f"items: 10k, {given}").workloads["pf"]
@@ -299,6 +299,23 @@ def test_a_churn_changes_what_a_load_can_measure(specs):
     assert churned.under_profiler().churn is None
     (problem,) = specs.changed_errors("items: 10k", "items: 10k, churn: {delete: 0, value_size: 9}")
     assert "workloads.pf.churn.delete: expected more than 0" in problem
+
+
+def test_a_churn_may_step_through_sizes_and_lengths_of_keys(specs):
+    plain = specs.spec().workloads["pf"]
+    churn = "churn: {delete: 80, value_size: 96, steps: [112, 128, [1k, 2k]]}"
+    stepped = specs.changed("items: 10k", f"items: 10k, {churn}").workloads["pf"]
+    assert stepped.churn.steps == ((112, 112), (128, 128), (1000, 2000))
+    assert stepped.all_sizes == (96, 2000)
+    assert type(stepped).model_validate(stepped.model_dump(mode="json")) == stepped
+    assert stepped.expected_seconds > plain.expected_seconds + 5
+    given = "value_size: 8, key_size: [20, 250], churn: {value_size: 8, steps: [8, 8]}"
+    keys = specs.changed("items: 10k", f"items: 10k, {given}").workloads["pf"]
+    assert keys.key_size == (20, 250)
+    assert keys.item_bytes == 128 + 230 + 8
+    for wrong in ("19", "[20, 251]", "[30, 20]"):
+        (problem,) = specs.changed_errors("items: 10k", f"items: 10k, key_size: {wrong}")
+        assert "workloads.pf.key_size" in problem
 
 
 @pytest.mark.parametrize(
