@@ -35,8 +35,8 @@ def churn_chart(cases: Sequence[CaseBlocks], variants: Sequence[str]) -> Figure 
     for axes, case in zip(panels, curves, strict=True):
         for end, name in zip(ends[case], PHASES, strict=False):
             axes.axvline(end, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-            axes.annotate(name, (end, 0.02), (-3, 0), xycoords=("data", "axes fraction"),
-                          textcoords="offset points", ha="right", fontsize=8)  # fmt: skip
+            axes.annotate(name, (end, 0.03), (-2, 0), xycoords=("data", "axes fraction"), fontsize=8,
+                          textcoords="offset points", rotation=90, ha="right", va="bottom")  # fmt: skip
     return figure
 
 

@@ -217,8 +217,8 @@
   function churn(data, state, c) {
     const { trials = [], ends } = data.churn[c], its = trials.filter((r) => state.variants.has(r.v));
     if (!its.length) return null;
-    const last = ending(trials.map((r) => r.p)), series = courses(data, state, c, its, (p) => `RSS ${prefixed(p[1])}B at ${p[0]} s`);
-    series[0].markLine = { silent: true, symbol: 'none', lineStyle: { color: css('--soft'), type: 'dashed', width: 1 }, label: { color: css('--soft'), fontSize: 10, position: 'insideStartBottom', formatter: (p) => p.name },
+    const last = 1.01 * Math.max(ending(trials.map((r) => r.p)), ...ends.map(([x]) => x)), series = courses(data, state, c, its, (p) => `RSS ${prefixed(p[1])}B at ${p[0]} s`);
+    series[0].markLine = { silent: true, symbol: 'none', lineStyle: { color: css('--soft'), type: 'dashed', width: 1 }, label: { color: css('--soft'), fontSize: 10, position: 'insideStartTop', formatter: (p) => p.name },
       data: ends.map(([x, name]) => ({ xAxis: x, name })) };
     return base({ ...state, log: false }, { name: 'seconds since the first item', min: 0, max: last, label: ticks(last) }, { ...upTo(Math.max(...its.flatMap((r) => r.p.map((p) => p[1])))), name: 'resident bytes' }, series,
       { label: `Resident memory of ${data.cases[c]}: ${ends.map(([x, name]) => `${name} at ${x} s`).join(', ')}` });
