@@ -141,16 +141,16 @@ def churn(bench: Group, spec: PillowfightSpec, how: ChurnSpec) -> list[Churned]:
         part(spec.model_copy(update={"value_size": size}), f"step-{step}", step)
     regrown = resident("regrown")
     series = [sampler.stop() for sampler in sampling]
-    return [
-        churned(*readings, samples)
-        for *readings, samples in zip(empty, full, deleted, regrown, series, strict=True)
-    ]
+    readings = zip(empty, full, deleted, regrown, strict=True)
+    return [churned(each, samples) for each, samples in zip(readings, series, strict=True)]
 
 
-def churned(
-    empty: Sample, full: Sample, deleted: Sample, regrown: Sample, samples: Sequence[Sample]
-) -> Churned:
-    """Return the metrics of a churn, its course, and the seconds at which its phases ended."""
+def churned(readings: tuple[Sample, Sample, Sample, Sample], samples: Sequence[Sample]) -> Churned:
+    """Return the metrics of a churn, its course, and the seconds at which its phases ended.
+
+    `readings`: empty, full, after the deletion, and with the items back.
+    """
+    empty, full, deleted, regrown = readings
     stored = full.rss_true - empty.rss_true
     returned = 100.0 * (full.rss_true - deleted.rss_true) / stored if stored > 0 else None
     ends = [round(reading.t - samples[0].t, 3) for reading in (full, deleted, regrown)]

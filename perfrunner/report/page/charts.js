@@ -178,7 +178,7 @@
   }
 
   // A thin line for each trial, and a thick one for their median. `before(items, point, words)`: points of an earlier phase.
-  function courses(data, state, c, its, said, before = () => []) {
+  function courses(data, state, c, its, text, before = () => []) {
     const series = [];
     for (const v of state.variants) {
       const mine = its.filter((r) => r.v === v);
@@ -186,9 +186,9 @@
       const style = { name: data.variants[v], type: 'line', showSymbol: false, itemStyle: { color: data.colours[v] }, ...emphasis() };
       for (const r of mine) {
         const { point, words } = behind(data, (t) => t.c === c && t.v === v && t.b === r.b && t.e === r.e), more = [`block ${r.b}`, ...words];
-        series.push({ ...style, lineStyle: lineOf(data, v, 0.7, { opacity: 0.35 }), data: before([r], point, more).concat(r.p.map((p) => ({ ...point, value: p, tip: tip(data, v, [said(p), ...more]) }))) });
+        series.push({ ...style, lineStyle: lineOf(data, v, 0.7, { opacity: 0.35 }), data: before([r], point, more).concat(r.p.map((p) => ({ ...point, value: p, tip: tip(data, v, [text(p), ...more]) }))) });
       }
-      series.push({ ...style, lineStyle: lineOf(data, v, 2.4), data: before(mine).concat(across(mine.map((r) => r.p)).map((p) => ({ value: p, tip: tip(data, v, [`median ${said(p)}`]) }))) });
+      series.push({ ...style, lineStyle: lineOf(data, v, 2.4), data: before(mine).concat(across(mine.map((r) => r.p)).map((p) => ({ value: p, tip: tip(data, v, [`median ${text(p)}`]) }))) });
     }
     return series;
   }
@@ -201,8 +201,8 @@
     const series = courses(data, state, c, its, (p) => `${prefixed(p[1])} ops/s at ${p[0]} s`, (some, point, words) => {
       const known = some.map((r) => r.q).filter(Boolean);
       if (!known.length) return [];
-      const q = [known[0][0], +median(known.map((k) => k[1])).toPrecision(3), median(known.map((k) => k[2]))], said = point ? [phaseText(q), ...words] : ['median', phaseText(q)];
-      return [left, left * 0.05].map((x) => ({ ...point, value: [x, q[2]], tip: tip(data, some[0].v, said) })).concat([[0, null]]);
+      const q = [known[0][0], +median(known.map((k) => k[1])).toPrecision(3), median(known.map((k) => k[2]))], lines = point ? [phaseText(q), ...words] : ['median', phaseText(q)];
+      return [left, left * 0.05].map((x) => ({ ...point, value: [x, q[2]], tip: tip(data, some[0].v, lines) })).concat([[0, null]]);
     });
     const ramp = data.phases[c], area = (name, from, to, position, opacity) => [{ name, xAxis: from, label: { position }, itemStyle: { opacity } }, { xAxis: to }];
     const areas = [...(earlier.length ? [area(earlier[0].q[0], left, 0, 'insideTop', 0.8)] : []), ...(ramp ? [area('ramp, not counted', 0, ramp, 'insideBottom', 0.5)] : []), ...(its[0].n ? [area(its[0].n, ramp || 0, last, 'insideTop', 0)] : [])];

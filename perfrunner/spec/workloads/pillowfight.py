@@ -45,7 +45,7 @@ class ChurnSpec(Piece):
     value_size: SizeRange = Field(description="of the items that come back")
     steps: Annotated[tuple[SizeRange, ...], ListAsTuple] = Field(
         default=(),
-        description="value sizes that follow: each step draws items anew and replaces them by items of that size",
+        description="value sizes that follow: each step draws other items and replaces them by items of that size",
     )
 
 
