@@ -140,9 +140,17 @@ class Engine(ServerProcess):
     def session(self, credentials: CredentialFiles) -> list[str]:
         return [f"--user={USER}", f"--password-file={credentials.password}", "--bucket=default"]
 
+    def group_session(self, credentials: CredentialFiles) -> list[str]:
+        del credentials  # the fields of a variant hold user and password: other servers may have none
+        return ["--bucket=default"]
+
     def variant_fields(self, credentials: CredentialFiles) -> list[str]:
-        del credentials  # `session` has the login of all engines
-        return [f"host={bracketed(self.setup.address)}", f"port={self.port}", f"user={USER}"]
+        return [
+            f"host={bracketed(self.setup.address)}",
+            f"port={self.port}",
+            f"user={USER}",
+            f"password-file={credentials.password}",
+        ]
 
     # -- kvctl, on the engine's own host
 

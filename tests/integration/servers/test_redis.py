@@ -48,6 +48,17 @@ def test_servers_of_different_protocols_are_interleaved(servers: ServerLab):
     assert {t.status for t in servers.data().trials} == {"ok"}
 
 
+def test_the_bundled_engine_is_interleaved_with_other_servers(servers: ServerLab):
+    """Its login is its own: the others have none, and refuse one."""
+    engine = {"allocator": {"name": "system"}}
+    others = {"memcached": memcached(), "redis": redis()}
+    small = {"vbuckets": 16, "quota_mb": 100}
+    servers.write({"engine": engine, **others}, engine=small, buckets=["ephemeral"])
+    code, driver = servers.measure()
+    assert code == 0, driver.stderr()
+    assert {t.status for t in servers.data().trials} == {"ok"}
+
+
 def test_a_password_is_not_shown(
     servers: ServerLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

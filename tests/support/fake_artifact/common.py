@@ -65,8 +65,8 @@ class VariantLink(Link):
     """The connection to one variant of a group: its loss is an exception."""
 
     def __init__(self, found: dict[str, list[str]], variant: str) -> None:
-        words = dict(word.split("=", 1) for word in variant.split(","))
-        super().__init__({**found, "host": [words["host"]], "port": [words["port"]]})
+        words = (word.split("=", 1) for word in variant.split(","))
+        super().__init__({**found, **{name: [value] for name, value in words}})
 
     def lost(self, why: str) -> NoReturn:
         raise LinkError(why)
