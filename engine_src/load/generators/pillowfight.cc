@@ -63,9 +63,9 @@ struct ThreadResult {
 };
 
 /// Keys of one length, which is the rule, cost nothing for those of several.
-using AnyCodec = std::variant<BinaryCodec, TextCodec, MetaCodec, RespCodec,
-                              DrawnKeysCodec<BinaryCodec>, DrawnKeysCodec<TextCodec>,
-                              DrawnKeysCodec<MetaCodec>, DrawnKeysCodec<RespCodec>>;
+template <class... Codecs>
+using ForAnyKeys = std::variant<Codecs..., DrawnKeysCodec<Codecs>...>;
+using AnyCodec = ForAnyKeys<BinaryCodec, TextCodec, MetaCodec, RespCodec>;
 
 /// One thread's connections to one variant, and how requests to it are written.
 struct Target {
