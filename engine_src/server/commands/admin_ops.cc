@@ -14,7 +14,6 @@ namespace kv::server {
 
 using protocol::FrameView;
 using protocol::Opcode;
-using protocol::Response;
 using protocol::Status;
 
 namespace {
@@ -52,16 +51,9 @@ After verbosity(CommandContext& context, const FrameView& request) {
 }
 
 After getVBucket(CommandContext& context, const FrameView& request) {
-    const Vbid vbid{request.header.vbucket()};
-    auto& bucket = context.server.bucket;
-    if (!bucket.hasVBucket(vbid)) {
-        replyRefusal(context, request, OpStatus::NotMyVbucket);
-        return After::Continue;
+    if (const VBucket* vbucket = vbucketOf(context, request, IfDead::Accept)) {
+        replyValue(context, request, protocol::encodeU32(static_cast<uint32_t>(vbucket->state())));
     }
-    const auto state = protocol::encodeU32(static_cast<uint32_t>(bucket.vbucket(vbid).state()));
-    Response response;
-    response.value = state;
-    reply(context, request, response);
     return After::Continue;
 }
 
@@ -184,20 +176,9 @@ After setClusterConfig(CommandContext& context, const FrameView& request) {
 }
 
 After getFailoverLog(CommandContext& context, const FrameView& request) {
-    const Vbid vbid{request.header.vbucket()};
-    auto& bucket = context.server.bucket;
-    if (!bucket.hasVBucket(vbid)) {
-        replyRefusal(context, request, OpStatus::NotMyVbucket);
-        return After::Continue;
+    if (const VBucket* vbucket = vbucketOf(context, request, IfDead::Accept)) {
+        replyFailoverLog(context, request, vbucket->failoverLog().entries());
     }
-    std::vector<uint8_t> log;
-    for (const auto& entry : bucket.vbucket(vbid).failoverLog().entries()) {
-        const auto encoded = protocol::encodeMutationToken(entry.uuid.get(), entry.seqno.get());
-        log.insert(log.end(), encoded.begin(), encoded.end());
-    }
-    Response response;
-    response.value = log;
-    reply(context, request, response);
     return After::Continue;
 }
 

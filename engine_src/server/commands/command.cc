@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "protocol/extras.h"
 #include "protocol/frame_info.h"
 
 namespace kv::server {
@@ -213,6 +214,16 @@ std::string loggable(std::string_view text) {
     return copy;
 }
 
+void replyFailoverLog(CommandContext& context, const FrameView& request,
+                      const std::vector<FailoverEntry>& log) {
+    std::vector<uint8_t> value;
+    for (const auto& entry : log) {
+        const auto encoded = protocol::encodeMutationToken(entry.uuid.get(), entry.seqno.get());
+        value.insert(value.end(), encoded.begin(), encoded.end());
+    }
+    replyValue(context, request, value);
+}
+
 void replyRefusal(CommandContext& context, const FrameView& request, OpStatus status) {
     Refusal refusal = refusalOf(status);
     if (!context.session.features().xerror) {
@@ -231,6 +242,17 @@ void replyRefusal(CommandContext& context, const FrameView& request, OpStatus st
                                                             : protocol::Datatype::kRaw;
     }
     reply(context, request, response);
+}
+
+VBucket* vbucketOf(CommandContext& context, const FrameView& request, IfDead ifDead) {
+    const Vbid vbid{request.header.vbucket()};
+    auto& bucket = context.server.bucket;
+    if (!bucket.hasVBucket(vbid) ||
+        (ifDead == IfDead::Refuse && bucket.vbucket(vbid).state() == VbState::Dead)) {
+        replyRefusal(context, request, OpStatus::NotMyVbucket);
+        return nullptr;
+    }
+    return &bucket.vbucket(vbid);
 }
 
 After execute(CommandContext& context, const FrameView& request) {

@@ -9,7 +9,9 @@
 #include <array>
 #include <initializer_list>
 #include <string_view>
+#include <vector>
 
+#include "bucket/failover_log.h"
 #include "protocol/request_rules.h"
 #include "protocol/response.h"
 #include "server/commands/session.h"
@@ -103,6 +105,18 @@ inline void replyHead(CommandContext& context, const protocol::FrameView& reques
     context.out.commit(protocol::writeHead(to, response));
 }
 
+/// Appends a success whose body is `value`.
+inline void replyValue(CommandContext& context, const protocol::FrameView& request,
+                       protocol::Bytes value) {
+    protocol::Response response;
+    response.value = value;
+    reply(context, request, response);
+}
+
+/// Answers with the histories of a vBucket: the uuid and the first seqno of each, newest first.
+void replyFailoverLog(CommandContext& context, const protocol::FrameView& request,
+                      const std::vector<FailoverEntry>& log);
+
 /// Appends an error whose body is plain text: old clients look at the status only if there is a
 /// body.
 inline void replyError(CommandContext& context, const protocol::FrameView& request,
@@ -118,6 +132,13 @@ std::string loggable(std::string_view text);
 
 /// Answers a refusal of the bucket (any status but Ok) with the status of the protocol.
 void replyRefusal(CommandContext& context, const protocol::FrameView& request, OpStatus status);
+
+enum class IfDead : uint8_t { Refuse, Accept };
+
+/// Returns the vBucket that the request names; answers NotMyVbucket if it is not here, or dead and
+/// refused.
+VBucket* vbucketOf(CommandContext& context, const protocol::FrameView& request,
+                   IfDead ifDead = IfDead::Refuse);
 
 /// Checks one request and runs its handler.
 After execute(CommandContext& context, const protocol::FrameView& request);

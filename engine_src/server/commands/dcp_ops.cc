@@ -23,15 +23,6 @@ DcpProducerConnection* producerOf(CommandContext& context, const FrameView& requ
     return producer;
 }
 
-std::vector<uint8_t> encodeLog(const std::vector<FailoverEntry>& log) {
-    std::vector<uint8_t> bytes;
-    for (const auto& entry : log) {
-        const auto encoded = protocol::encodeMutationToken(entry.uuid.get(), entry.seqno.get());
-        bytes.insert(bytes.end(), encoded.begin(), encoded.end());
-    }
-    return bytes;
-}
-
 void replyStatus(CommandContext& context, const FrameView& request, Status status,
                  std::string_view text) {
     if (status == Status::kSuccess) {
@@ -87,10 +78,7 @@ After streamRequest(CommandContext& context, const FrameView& request) {
     const auto answer = producer->openStream(Vbid{request.header.vbucket()}, request.header.opaque,
                                              protocol::decodeDcpStreamRequest(request.extras));
     if (const auto* log = std::get_if<std::vector<FailoverEntry>>(&answer)) {
-        const auto bytes = encodeLog(*log);
-        Response response;
-        response.value = bytes;
-        reply(context, request, response);
+        replyFailoverLog(context, request, *log);
     } else if (const auto* back = std::get_if<Seqno>(&answer)) {
         const auto bytes = protocol::encodeU64(back->get());
         Response response;
@@ -121,16 +109,9 @@ After bufferAck(CommandContext& context, const FrameView& request) {
 }
 
 After failoverLog(CommandContext& context, const FrameView& request) {
-    const Vbid vbid{request.header.vbucket()};
-    auto& bucket = context.server.bucket;
-    if (!bucket.hasVBucket(vbid) || bucket.vbucket(vbid).state() == VbState::Dead) {
-        replyRefusal(context, request, OpStatus::NotMyVbucket);
-        return After::Continue;
+    if (const VBucket* vbucket = vbucketOf(context, request)) {
+        replyFailoverLog(context, request, vbucket->failoverLog().entries());
     }
-    const auto bytes = encodeLog(bucket.vbucket(vbid).failoverLog().entries());
-    Response response;
-    response.value = bytes;
-    reply(context, request, response);
     return After::Continue;
 }
 

@@ -24,27 +24,10 @@ constexpr size_t kMaxObserveBytes = 64 << 10;
 constexpr uint32_t kDefaultKeys = 1000;
 constexpr uint32_t kMaxKeys = 10'000;
 
-void replyValue(CommandContext& context, const FrameView& request, protocol::Bytes value) {
-    Response response;
-    response.value = value;
-    reply(context, request, response);
-}
-
 template <class Number>
 void append(std::vector<uint8_t>& out, Number value) {
     out.resize(out.size() + sizeof value);
     storeBig(out.data() + out.size() - sizeof value, value);
-}
-
-/// Returns the vBucket that the request names; answers NotMyVbucket if it is not here.
-VBucket* vbucketOf(CommandContext& context, const FrameView& request) {
-    const Vbid vbid{request.header.vbucket()};
-    auto& bucket = context.server.bucket;
-    if (!bucket.hasVBucket(vbid) || bucket.vbucket(vbid).state() == VbState::Dead) {
-        replyRefusal(context, request, OpStatus::NotMyVbucket);
-        return nullptr;
-    }
-    return &bucket.vbucket(vbid);
 }
 
 bool isPersisted(const CommandContext& context, Vbid vbid, Seqno seqno) {
@@ -280,19 +263,16 @@ After getKeys(CommandContext& context, const FrameView& request) {
         replyError(context, request, Status::kEinval, "Invalid arguments: number of keys");
         return After::Continue;
     }
-    const Vbid vbid{request.header.vbucket()};
-    auto& bucket = context.server.bucket;
-    if (!bucket.hasVBucket(vbid)) {
-        replyRefusal(context, request, OpStatus::NotMyVbucket);
+    // Nothing that may change is checked first: a waiting request has to find its job again.
+    VBucket* vbucket = vbucketOf(context, request, IfDead::Accept);
+    if (vbucket == nullptr) {
         return After::Continue;
     }
-    // Nothing that may change is checked first: a waiting request has to find its job again.
     const NonBucketGuard nobody;
-    const auto done = runBucketJob(
-            context, [&vbucket = bucket.vbucket(vbid), from = std::string(request.keyText()), limit,
-                      now = context.now.seconds](BucketJob::Result& result) {
-                return findKeys(vbucket, from, limit, now, result.value);
-            });
+    const auto done = runBucketJob(context, [vbucket, from = std::string(request.keyText()), limit,
+                                             now = context.now.seconds](BucketJob::Result& result) {
+        return findKeys(*vbucket, from, limit, now, result.value);
+    });
     if (!done) {
         return After::AgainLater;
     }
