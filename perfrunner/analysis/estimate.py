@@ -18,9 +18,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
-from scipy import special
 
-from perfrunner.analysis.inference import false_discovery, signed_rank_p, t_interval, t_test
+from perfrunner.analysis.inference import (
+    false_discovery,
+    signed_rank_p,
+    special,
+    t_interval,
+    t_test,
+)
 from perfrunner.analysis.model import CONFIDENCE, Effect, EffectKind, Interval, Summary
 
 if TYPE_CHECKING:
@@ -192,8 +197,8 @@ def events_effect(effect: Effect, base: Mapping[int, float], other: Mapping[int,
 def _events_interval(events: float, trials: int) -> Interval:
     """Return the exact (Garwood) interval of the mean number of events in a trial."""
     tail = (1 - CONFIDENCE) / 2
-    low = float(special.gammaincinv(events, tail)) if events > 0 else 0.0
-    return low / trials, float(special.gammaincinv(events + 1, 1 - tail)) / trials
+    low = float(special().gammaincinv(events, tail)) if events > 0 else 0.0
+    return low / trials, float(special().gammaincinv(events + 1, 1 - tail)) / trials
 
 
 def adjust(p_values: Sequence[float]) -> list[float]:

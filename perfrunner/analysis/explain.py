@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from scipy import special
 
 from perfrunner.analysis.estimate import adjust
-from perfrunner.analysis.inference import t_critical
+from perfrunner.analysis.inference import special, t_critical
 from perfrunner.analysis.model import ALPHA
 from perfrunner.measure.cpu_profile import KERNEL_MARK
 from perfrunner.measure.hardware_counters import CPU_TIME, EVENTS
@@ -241,7 +240,7 @@ def _changes(
     error = np.sqrt(variance / n)
     still = np.where(mean == 0, 0.0, np.inf)
     t = np.divide(np.abs(mean), error, out=still, where=error > 0)
-    p = 2 * special.stdtr(freedom, -t)
+    p = 2 * special().stdtr(freedom, -t)
     q = adjust(p.tolist())
     changed = np.asarray(q, dtype=float) <= ALPHA
     # Intervals of selected rows: of all that are selected so, 95 % hold the truth (Benjamini and Yekutieli 2005).
@@ -273,11 +272,13 @@ def moderated(variance: Array, luck: Array, freedom: int) -> tuple[Array, float]
     ratio = variance / luck
     ratio = np.maximum(ratio, SMALLEST_RATIO * np.median(ratio))
     half = freedom / 2
-    logs = np.log(ratio) - special.digamma(half) + math.log(half)
-    excess = float(logs.var(ddof=1)) - float(special.polygamma(1, half))
+    logs = np.log(ratio) - special().digamma(half) + math.log(half)
+    excess = float(logs.var(ddof=1)) - float(special().polygamma(1, half))
     prior = 2 * _trigamma_inverse(excess) if excess > 0 else math.inf
     prior = min(prior, MOST_FREEDOM)
-    typical = math.exp(float(logs.mean()) + float(special.digamma(prior / 2)) - math.log(prior / 2))
+    typical = math.exp(
+        float(logs.mean()) + float(special().digamma(prior / 2)) - math.log(prior / 2)
+    )
     pooled = (prior * max(1.0, typical) * luck + freedom * variance) / (prior + freedom)
     return np.maximum.reduce([pooled, variance, luck]), prior + freedom
 
@@ -287,7 +288,7 @@ def _trigamma_inverse(value: float) -> float:
     low, high = 1e-6, 1e6
     for _ in range(100):
         middle = math.sqrt(low * high)
-        if special.polygamma(1, middle) > value:
+        if special().polygamma(1, middle) > value:
             low = middle
         else:
             high = middle

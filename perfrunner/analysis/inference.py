@@ -8,14 +8,15 @@ it with scipy.stats (`tests/unit/analysis/test_inference.py`). Rarely used tests
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from scipy import special
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -25,9 +26,15 @@ V = TypeVar("V", float, "Array")
 MOST_EXACT = 50  # values, for the exact signed-rank distribution; scipy has the same limit
 
 
+@functools.cache
+def special() -> ModuleType:
+    """Return scipy.special. It is imported on first use: importing it is a fifth of the CPU time to import a run."""
+    return importlib.import_module("scipy.special")
+
+
 def t_critical(tail: ArrayLike, freedom: ArrayLike) -> Array:
     """Return the value that Student's t exceeds with probability `tail`: stats.t.isf."""
-    return np.asarray(-special.stdtrit(freedom, tail), dtype=np.float64)
+    return np.asarray(-special().stdtrit(freedom, tail), dtype=np.float64)
 
 
 def t_interval(mean: V, error: V, freedom: int, confidence: float) -> tuple[V, V]:
@@ -43,18 +50,18 @@ def t_test(data: Array, expected: ArrayLike) -> tuple[Array, Array]:
     """
     n = data.shape[-1]
     t = (data.mean(axis=-1) - expected) / (data.std(axis=-1, ddof=1) / math.sqrt(n))
-    return t, 2 * special.stdtr(n - 1, -np.abs(t))
+    return t, 2 * special().stdtr(n - 1, -np.abs(t))
 
 
 def t_power(critical: ArrayLike, freedom: ArrayLike, noncentrality: ArrayLike) -> Array:
     """Return the probability that the noncentral t exceeds `critical`: stats.nct.sf."""
-    below = special.nctdtr(freedom, noncentrality, critical)
+    below = special().nctdtr(freedom, noncentrality, critical)
     return np.asarray(1 - np.nan_to_num(below, nan=0.0))  # the series is NaN where it is zero
 
 
 def t_noncentrality(critical: float, freedom: int, power: float) -> float:
     """Return the noncentrality at which `t_power` has this value."""
-    return float(special.nctdtrinc(freedom, 1 - power, critical))
+    return float(special().nctdtrinc(freedom, 1 - power, critical))
 
 
 def signed_rank_p(data: Array) -> Array:
@@ -88,7 +95,7 @@ def _about_signed_rank_p(data: Array) -> float:
     rises, n = float(ranks[moved > 0].sum()), len(moved)
     ties = float((counts.astype(np.float64) ** 3 - counts).sum())
     error = math.sqrt((n * (n + 1) * (2 * n + 1) - ties / 2) / 24)
-    return 2 * float(special.ndtr(-abs(rises - n * (n + 1) / 4) / error))
+    return 2 * float(special().ndtr(-abs(rises - n * (n + 1) / 4) / error))
 
 
 @functools.lru_cache(maxsize=MOST_EXACT)

@@ -17,8 +17,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from scipy import special
-
+from perfrunner.analysis.inference import special
 from perfrunner.analysis.model import ALPHA
 from perfrunner.analysis.verdict import interval_at
 
@@ -114,4 +113,4 @@ def anytime_level(blocks: int) -> float:
     if reach >= spread:
         return 0.0
     t = math.sqrt((blocks - 1) * (reach - 1) / (1 - reach / spread))
-    return float(2 * special.stdtr(blocks - 1, -t))
+    return float(2 * special().stdtr(blocks - 1, -t))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from perfrunner.analysis.inference import special
 from perfrunner.analysis.model import EffectKind, Interval
 from perfrunner.domain import Case
 
@@ -78,10 +79,8 @@ def leaning(values: Sequence[float], start: int, resolution: float = 0.0) -> tup
 
 
 def _p_of(references: Array, latest: Array, resolution: float) -> tuple[float, bool]:
-    from scipy import special
-
     score = float(_scores(references, latest, resolution)[0])
-    return float(special.stdtr(references.shape[1] - 1, -abs(score))), score > 0
+    return float(special().stdtr(references.shape[1] - 1, -abs(score))), score > 0
 
 
 def _first(
@@ -108,11 +107,9 @@ def _first(
 def _of_means(
     data: Array, start: int, window: int, p_look: float, resolution: float
 ) -> Change | None:
-    from scipy import special  # scipy.stats takes a second to import
-
     for nights, references, latest in _looks(data, start, window):
         scores = _scores(references, latest, resolution)
-        p = special.stdtr(references.shape[1] - 1, -np.abs(scores))
+        p = special().stdtr(references.shape[1] - 1, -np.abs(scores))
         hits = np.flatnonzero(p < p_look)
         if len(hits):
             first = hits[0]
@@ -123,8 +120,6 @@ def _of_means(
 
 
 def _sudden(data: Array, start: int, resolution: float) -> Change | None:
-    from scipy import special
-
     for nights, references, latest in _looks(data, start, SUDDEN):
         middle, scale, _ = _usual(references, resolution)
         away = (latest - middle) / scale
@@ -132,20 +127,18 @@ def _sudden(data: Array, start: int, resolution: float) -> Change | None:
         if len(hits):
             first = hits[0]
             known = int(nights[first])
-            p = float(special.stdtr(references.shape[1] - 1, -FAR)) ** SUDDEN
+            p = float(special().stdtr(references.shape[1] - 1, -FAR)) ** SUDDEN
             return Change(known - SUDDEN + 1, known, bool(away[first, 0] > 0), p)
     return None
 
 
 def _sudden_while_young(data: Array, start: int, resolution: float, spread: float) -> Change | None:
-    from scipy import special
-
     for night in range(start + 2 * SUDDEN - 1, min(start + LEAST_NIGHTS + SUDDEN - 1, len(data))):
         begun = night - SUDDEN + 1
         middle, scale, _ = _usual(data[None, start:begun], resolution)
         away = (data[begun : night + 1] - middle[0]) / max(float(scale[0, 0]), spread)
         if away.min() > FAR or away.max() < -FAR:
-            p = float(special.stdtr(LEAST_NIGHTS - 1, -FAR)) ** SUDDEN
+            p = float(special().stdtr(LEAST_NIGHTS - 1, -FAR)) ** SUDDEN
             return Change(begun, night, bool(away[0] > 0), p)
     return None
 

@@ -96,7 +96,7 @@ def _parsed(line: str) -> dict[str, Any]:
 # All modules of perfrunner.build that a build needs. They need only Python's standard library.
 MODULES = (
     "artifact", "builder", "cache", "identity", "inputs", "layout", "links", "output",
-    "provenance", "request", "retention", "snapshot", "toolchain", "tree", "worker",
+    "provenance", "retention", "snapshot", "toolchain", "tree", "worker",
 )  # fmt: skip
 PYTHON_AT_LEAST = (3, 10)
 _MAIN = """\

@@ -2,17 +2,21 @@
 
 A build is compiled, bundled with its libraries, listed in a manifest and renamed into the cache. An artifact appears
 there complete or not at all, and only after everything that linking it again needs is stored (see links.py).
+
+A build host runs this module too (worker.py), so that it and what it imports need only Python's standard library.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perfrunner.build.artifact import Artifact, bundle_libraries, write_manifest
 from perfrunner.build.cache import move_into_place, own_cache, space_hint, usable
@@ -35,7 +39,6 @@ from perfrunner.build.inputs import (
 from perfrunner.build.links import has_links, keep_links
 from perfrunner.build.output import Progress, silent
 from perfrunner.build.provenance import PROVENANCE, describe, origin_of, read_provenance
-from perfrunner.build.request import BuildRequest
 from perfrunner.build.retention import note_use
 from perfrunner.build.snapshot import mirror
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
@@ -46,6 +49,33 @@ if TYPE_CHECKING:
     from perfrunner.spec.variant import Variant
 
 BUILD_TYPE = "RelWithDebInfo"
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """A request to build an artifact: all that determines its recipe, as plain values for a build host.
+
+    `options` are CMake variables without the allocator; `source` and `pin` are digests of identity.py.
+    `programs` selects programs (empty: all). `with_cargo`: the allocator is built with cargo. `origin` says
+    where the source was copied from, for the provenance, if it is not the directory that is built.
+    """
+
+    options: Mapping[str, str]
+    allocator: str
+    with_cargo: bool
+    source: str
+    pin: str
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    programs: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the request as values for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> BuildRequest:
+        """Read a request. Raises TypeError for another document."""
+        return cls(**{**document, "programs": tuple(document.get("programs", ()))})
 
 
 def build_variant(

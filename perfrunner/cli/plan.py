@@ -70,8 +70,7 @@ def show_plan(spec: Spec, given: RunOptions, expected: Estimate) -> None:
 def _document(
     spec: Spec, plan: Plan, expected: Estimate, grouped: Mapping[str, Grouping], drawn: bool
 ) -> dict[str, object]:
-    from perfrunner.experiment.plan.order import record_groupings
-    from perfrunner.experiment.post_run import cases_to_profile
+    from perfrunner.experiment.plan.order import cases_to_profile, record_groupings
 
     return {
         "experiment": spec.name,

@@ -13,7 +13,13 @@ from typing import Any
 
 from perfrunner.domain import Case, TrialKey
 from perfrunner.experiment import events as ev
-from perfrunner.experiment.plan.order import Grouping, groups
+from perfrunner.experiment.plan.order import (
+    Grouping,
+    cases_to_check,
+    cases_to_profile,
+    groups,
+    profiled_cases,
+)
 from perfrunner.experiment.recorder import Recorder
 from perfrunner.experiment.session import RunContext
 from perfrunner.experiment.trial.bench import SAMPLE_INTERVAL_MS
@@ -30,13 +36,6 @@ BLOCK = 0
 BARE, SAMPLED = 1, 2  # the attempt number distinguishes the two trials of a case
 NO_SAMPLING_MS = 3_600_000  # the longest interval of kvctl: a single sample, as the phase begins
 COMPARED = ("ops_per_s", "server_cpu_us_per_op")
-
-
-def cases_to_check(spec: Spec) -> list[Case]:
-    """Return the cases that run on an engine; stand-alone programs are not sampled."""
-    if not spec.sampling_check:
-        return []
-    return [case for case in spec.cases if not isinstance(spec.workloads[case[0]], ToolWorkload)]
 
 
 def check_sampling(
@@ -94,16 +93,6 @@ def _compared(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 ATTEMPT = 3  # follows those of the sampling check
-
-
-def cases_to_profile(spec: Spec) -> list[Case]:
-    """Return the cases that run once more under the profiler after the last block."""
-    return [case for case in spec.cases if spec.workloads[case.workload].profile == "perf"]
-
-
-def profiled_cases(spec: Spec) -> list[Case]:
-    """Return the cases whose workload requests CPU profiles, of every block or after the last one."""
-    return [case for case in spec.cases if spec.workloads[case.workload].profile is not None]
 
 
 def check_profiling(spec: Spec, engine_nodes: list[Placement]) -> None:

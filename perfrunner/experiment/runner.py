@@ -34,16 +34,16 @@ from perfrunner.experiment.plan.order import (
 from perfrunner.experiment.plan.schedule import Schedule, Unit
 from perfrunner.experiment.post_run import PostRun, check_profiling, post_run_trials
 from perfrunner.experiment.preflight.builds import Builds, build_all, deploy_and_check
-from perfrunner.experiment.preflight.describe import FACT as NOISE_FLOOR
 from perfrunner.experiment.preflight.describe import (
     HostFacts,
     describe,
-    known_noise_floor,
     note_changes,
     note_servers,
     note_tools,
 )
 from perfrunner.experiment.preflight.hosts import RunHosts, open_hosts
+from perfrunner.experiment.preflight.noise_floor import FACT as NOISE_FLOOR
+from perfrunner.experiment.preflight.noise_floor import known_noise_floor
 from perfrunner.experiment.preflight.requirements import (
     require_cpus,
     require_ports,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import threading
 import time
 from typing import Any
 
@@ -18,6 +19,8 @@ from perfrunner.hosts.identities import OpenSshLogin
 from perfrunner.hosts.openssh import Route
 from perfrunner.hosts.proxy import ProxyProcess
 
+INTERVAL_S = 2.0  # between two questions of the heartbeat
+LIMIT_S = 6.0  # without an answer, before the link counts as lost
 _AGENT_S = 30.0  # an agent may ask its user to touch a hardware key
 _PROXY_END_S = 1.0  # a proxy that has closed the connection ends soon, and its output says why
 # Options of a TCP socket. macOS calls the first one TCP_KEEPALIVE and lacks the last one; there the heartbeat suffices.
@@ -115,6 +118,10 @@ class HostConnection(fabric.Connection):  # type: ignore[misc]
         """Close the connection and end the process that carries it."""
         super().close()
         self._close_proxy()
+
+    def heartbeat(self) -> Heartbeat:
+        """Start the thread that notices when the open connection's peer is silent."""
+        return Heartbeat(self.transport)
 
     def _socket(self) -> socket.socket:
         if self._route.proxy is None:
@@ -229,3 +236,26 @@ def _make_responsive(sock: socket.socket) -> None:
     for name, value in _PATIENCE.items():
         if (option := getattr(socket, name, None)) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+class Heartbeat:
+    """A daemon thread that checks that a connection still answers; it ends with the connection."""
+
+    def __init__(self, transport: paramiko.Transport) -> None:
+        self._transport = transport
+        self._asked: float | None = None  # monotonic time of a request without an answer yet
+        threading.Thread(target=self._beat, daemon=True, name="heartbeat").start()
+
+    @property
+    def silent(self) -> bool:
+        """Whether an answer is overdue."""
+        asked = self._asked
+        return asked is not None and time.monotonic() - asked > LIMIT_S
+
+    def _beat(self) -> None:
+        while self._transport.is_active():
+            self._asked = time.monotonic()
+            # Any answer counts; OpenSSH refuses the request. The call also returns when the connection ends.
+            self._transport.global_request("keepalive@openssh.com", wait=True)
+            self._asked = None
+            time.sleep(INTERVAL_S)

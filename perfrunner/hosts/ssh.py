@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from perfrunner.errors import HostError
-from perfrunner.hosts.heartbeat import Heartbeat
 from perfrunner.hosts.hostkeys import ChangedKey, UnknownKey
 from perfrunner.hosts.login_shell import AfterMark, login_command, marked_program
 from perfrunner.hosts.openssh import Route
@@ -28,7 +27,7 @@ from perfrunner.hosts.transport import CommandTimeout, LinkLost, Raw
 if TYPE_CHECKING:
     import paramiko
 
-    from perfrunner.hosts.connection import HostConnection
+    from perfrunner.hosts.connection import Heartbeat, HostConnection
 
 MAX_CHANNELS = 8  # a stock sshd refuses the 11th
 CHANNEL_WAIT_S = 60.0
@@ -118,7 +117,7 @@ class SshTransport(ShellTransport):
                         self._gone = (time.monotonic() + _GONE_S, explained)
                     raise
             else:
-                self._heartbeat = Heartbeat(link.transport)
+                self._heartbeat = link.heartbeat()
                 return
 
     def _misjudged(self, error: UnknownKey | ChangedKey) -> HostError:

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from perfrunner.build.layout import SEEDS
-from perfrunner.domain import TrialKey
+from perfrunner.domain import Case, TrialKey
 from perfrunner.spec.model import Spec
-from perfrunner.spec.workloads import Schedule, ServerWorkload
+from perfrunner.spec.workloads import Schedule, ServerWorkload, ToolWorkload
 
 FACT = "groupings"  # fact of an experiment: the grouping of each workload
 USABLE = 0.8  # share of a host's available memory that a group may use
@@ -129,6 +129,23 @@ class Plan:
     seed: int
     blocks: int
     trials: tuple[TrialKey, ...]
+
+
+def cases_to_check(spec: Spec) -> list[Case]:
+    """Return the cases that run on an engine; stand-alone programs are not sampled."""
+    if not spec.sampling_check:
+        return []
+    return [case for case in spec.cases if not isinstance(spec.workloads[case[0]], ToolWorkload)]
+
+
+def cases_to_profile(spec: Spec) -> list[Case]:
+    """Return the cases that run once more under the profiler after the last block."""
+    return [case for case in spec.cases if spec.workloads[case.workload].profile == "perf"]
+
+
+def profiled_cases(spec: Spec) -> list[Case]:
+    """Return the cases whose workload requests CPU profiles, of every block or after the last one."""
+    return [case for case in spec.cases if spec.workloads[case.workload].profile is not None]
 
 
 def draw_seed() -> int:

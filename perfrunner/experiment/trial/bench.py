@@ -23,8 +23,7 @@ from perfrunner.experiment.trial.profiling import Profiler
 from perfrunner.experiment.trial.reproduce import VariantRecorder
 from perfrunner.experiment.trial.sampling import NodesSampling, start_sampler
 from perfrunner.experiment.trial.server import ServerProcess
-from perfrunner.experiment.trial.stepload import load_around
-from perfrunner.experiment.trial.steps import fail_over, rebalance
+from perfrunner.experiment.trial.steps import fail_over, load_around, rebalance
 from perfrunner.hosts.process import ProcessHandle
 from perfrunner.hosts.transport import CommandTimeout
 from perfrunner.hosts.vbucket_map import bracketed

@@ -14,7 +14,7 @@ import pytest
 from sshd import Sshd, harmed_in_a_command, raised_sshd
 
 from perfrunner.errors import HostError
-from perfrunner.hosts import Host, LinkLost, heartbeat, open_host
+from perfrunner.hosts import Host, LinkLost, connection, open_host
 from perfrunner.spec.cluster import HostSpec
 from tests.support.waiting import until
 
@@ -164,7 +164,7 @@ class TestEnds:
     def test_a_silent_host_is_noticed(
         self, sshd: Sshd, behind: Host, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(heartbeat, "LIMIT_S", 2.0)
+        monkeypatch.setattr(connection, "LIMIT_S", 2.0)
         frozen = the_session(sshd)
         os.kill(frozen, signal.SIGSTOP)
         try:

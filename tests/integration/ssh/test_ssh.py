@@ -20,7 +20,7 @@ import pytest
 from sshd import Sshd, harmed_in_a_command, known_hosts_line, make_key, raised_sshd
 
 from perfrunner.errors import HostError
-from perfrunner.hosts import Host, LinkLost, heartbeat, open_host
+from perfrunner.hosts import Host, LinkLost, connection, open_host
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -267,8 +267,8 @@ class TestBrokenLink:
 
         Its kernel still acknowledges, so it is the heartbeat that has to notice.
         """
-        monkeypatch.setattr(heartbeat, "INTERVAL_S", 0.2)
-        monkeypatch.setattr(heartbeat, "LIMIT_S", 2.0)
+        monkeypatch.setattr(connection, "INTERVAL_S", 0.2)
+        monkeypatch.setattr(connection, "LIMIT_S", 2.0)
         with Relay(sshd.port) as relay:
             spec = sshd.host_spec(tmp_path / "work", port=relay.port)
             known = tmp_path / "known_hosts"
