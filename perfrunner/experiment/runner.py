@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import perfrunner
 from perfrunner.build.place import Builder, open_builder
 from perfrunner.domain import BlockCase, Member, TrialKey
 from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, HostError, PerfrunnerError
 from perfrunner.experiment import events as ev
+from perfrunner.experiment.held_hosts import HeldHosts
 from perfrunner.experiment.interrupt import Interrupted, InterruptedTwice
 from perfrunner.experiment.journal import read_journal, trial_in_flight
 from perfrunner.experiment.plan.order import FACT as GROUPINGS
@@ -35,9 +36,7 @@ from perfrunner.experiment.plan.schedule import Schedule, Unit
 from perfrunner.experiment.post_run import PostRun, check_profiling, post_run_trials
 from perfrunner.experiment.preflight.builds import Builds, build_all, deploy_and_check
 from perfrunner.experiment.preflight.describe import (
-    HostFacts,
     describe,
-    note_changes,
     note_servers,
     note_tools,
 )
@@ -57,15 +56,12 @@ from perfrunner.experiment.trial.placement import Deployed, TrialResult
 from perfrunner.experiment.trial.relinks import Relinks
 from perfrunner.experiment.trial.runner import TrialRunner
 from perfrunner.hosts import LinkLost
-from perfrunner.results import BuildRecord, ExperimentState
+from perfrunner.results import BuildRecord, ExperimentRecord, ExperimentState
 from perfrunner.results.profiles import FACT as PROFILES
 from perfrunner.sources import Sources
+from perfrunner.spec.model import Spec
 
 STOP_GRACE_S = 5.0
-REGAIN_PATIENCE_S = 600.0  # long enough for a host to restart
-LINKED_TRIES = 3
-LOCK_LOST = "the run's lock on a host was lost with the connection"
-Done = TypeVar("Done")
 LEFT_OUT = "excluded from the group: the variant failed more than once and never succeeded"
 
 
@@ -81,9 +77,6 @@ class ExperimentRunner:
     recorder: Recorder = field(init=False)
     blocks: int = field(init=False)
     facts: dict[str, Any] = field(init=False, default_factory=dict)
-    reference: HostFacts = field(
-        init=False, default_factory=dict
-    )  # host facts that must not change
     failing: RepeatedFailure = field(init=False)
     not_usable: set[str] = field(init=False, default_factory=set)
     stopped: str = field(init=False, default="")
@@ -91,20 +84,26 @@ class ExperimentRunner:
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.failing = RepeatedFailure(len(self.context.spec.variants))
-        self.blocks = planned_blocks(self.context.session, self.context.spec)
+        self.failing = RepeatedFailure(len(self.spec.variants))
+        self.blocks = planned_blocks(self.context.session, self.spec)
         # A resumed run keeps its groups. The groups of a new run are adjusted when the memory of the engine
         # nodes is known (_fit_into_memory).
-        self.groupings = stored_groupings(self.context.session.experiment.facts) or groupings(
-            self.context.spec, None
-        )
+        self.groupings = stored_groupings(self.experiment.facts) or groupings(self.spec, None)
         self.recorder = Recorder(self.context, self._schedule())
         self.recorder.post_run = post_run_trials(
-            self.context.spec,
-            self.context.session.experiment.facts,
-            len(self.context.spec.variants),
+            self.spec,
+            self.experiment.facts,
+            len(self.spec.variants),
         )
         self.recorder.recall()
+
+    @property
+    def spec(self) -> Spec:
+        return self.context.spec
+
+    @property
+    def experiment(self) -> ExperimentRecord:
+        return self.context.session.experiment
 
     @property
     def schedule(self) -> Schedule:
@@ -113,13 +112,13 @@ class ExperimentRunner:
     def _schedule(self) -> Schedule:
         return Schedule(
             (t for block in range(1, self.blocks + 1) for t in self._plan_block(block)),
-            max_discarded=self.context.spec.limits.max_discarded,
+            max_discarded=self.spec.limits.max_discarded,
             redo_order=self._redo_order,
         )
 
     def _plan_block(self, block: int, attempt: int = 1) -> tuple[TrialKey, ...]:
-        seed = self.context.session.experiment.seed
-        return plan_block(self.context.spec, seed, block, attempt, laid_out=self.groupings)
+        seed = self.experiment.seed
+        return plan_block(self.spec, seed, block, attempt, laid_out=self.groupings)
 
     # -- the flow
 
@@ -127,37 +126,36 @@ class ExperimentRunner:
         self._announce()
         try:
             with (
-                open_builder(
-                    self.context.spec.cluster, self.cache_dir, self.context.session.experiment.id
-                ) as build_place,
+                open_builder(self.spec.cluster, self.cache_dir, self.experiment.id) as build_place,
                 open_hosts(
-                    self.context.spec.cluster,
-                    self.context.session.experiment.id,
+                    self.spec.cluster,
+                    self.experiment.id,
                     self.context.listener,
                     tune=self.tune,
-                    engine_cpus=self.context.spec.engine.cpus,
+                    engine_cpus=self.spec.engine.cpus,
                     built_for=build_place.platform,
                 ) as hosts,
             ):
                 try:
-                    require_cpus(self.context.spec, hosts.facts)
-                    require_ports(self.context.spec, hosts.hosts)
-                    require_sdk_there(self.context.spec, hosts.hosts)
-                    if PROFILES not in self.context.session.experiment.facts:
-                        check_profiling(self.context.spec, hosts.engine_nodes)
+                    require_cpus(self.spec, hosts.facts)
+                    require_ports(self.spec, hosts.hosts)
+                    require_sdk_there(self.spec, hosts.hosts)
+                    if PROFILES not in self.experiment.facts:
+                        check_profiling(self.spec, hosts.engine_nodes)
                     builder = build_place.with_hosts(hosts.hosts)
                     self._describe(hosts)
                     builds = build_all(
-                        self.context.spec,
+                        self.spec,
                         self.sources,
                         builder,
                         self.cache_dir,
                         self.context.listener,
-                        least=min(2, len(self.context.spec.variants)),  # a comparison needs two
+                        least=min(2, len(self.spec.variants)),  # a comparison needs two
                     )
                     self._note_builds(builds)
-                    deployed = self._deploy_linked(hosts, builds)
-                    self._measure(hosts, builds, deployed, builder)
+                    held = HeldHosts(self.context, self.recorder, hosts, self.facts)
+                    deployed = self._deploy(hosts, held, builds)
+                    self._measure(hosts, held, builds, deployed, builder)
                 except BaseException:
                     self._stop_everything(hosts)
                     raise
@@ -169,26 +167,27 @@ class ExperimentRunner:
         return self._finished()
 
     def _announce(self) -> None:
-        experiment = self.context.session.experiment
-        self.context.store.set_state(experiment.id, "running")
+        self.context.store.set_state(self.experiment.id, "running")
         if self.context.session.resumed:
             lost = trial_in_flight(list(read_journal(self.context.journal.path)))
             self.context.journal.append(
                 "resumed", stored=len(self.context.session.trials), repeated=lost
             )
         else:
-            self.context.journal.append("begun", seed=experiment.seed, tool=perfrunner.__version__)
+            self.context.journal.append(
+                "begun", seed=self.experiment.seed, tool=perfrunner.__version__
+            )
         self.context.listener.on_event(
             ev.PlanReady(
-                experiment_id=experiment.id,
-                name=experiment.name,
+                experiment_id=self.experiment.id,
+                name=self.experiment.name,
                 directory=self.context.session.directory,
-                variants=tuple(self.context.spec.variants),
-                cases=self.context.spec.cases,
+                variants=tuple(self.spec.variants),
+                cases=self.spec.cases,
                 blocks=self.blocks,
                 trials_total=self.recorder.total,
                 trials_done=self.recorder.done,
-                seed=experiment.seed,
+                seed=self.experiment.seed,
                 resumed=self.context.session.resumed,
             )
         )
@@ -196,9 +195,7 @@ class ExperimentRunner:
 
     def _describe(self, hosts: RunHosts) -> None:
         """Record the facts of the hosts; restart incomplete cases if the hosts changed."""
-        description = describe(
-            self.context.spec, self.context.session.experiment.facts, hosts.facts
-        )
+        description = describe(self.spec, self.experiment.facts, hosts.facts)
         for warning in description.warnings:
             self.context.listener.on_event(warning)
         if description.changes:
@@ -208,10 +205,8 @@ class ExperimentRunner:
         if GROUPINGS not in self.facts:
             self._fit_into_memory(hosts)
         self.facts[GROUPINGS] = record_groupings(self.groupings)
-        self.facts[NOISE_FLOOR] = known_noise_floor(
-            self.context.store, self.context.spec, hosts.facts
-        )
-        self.context.store.set_facts(self.context.session.experiment.id, self.facts)
+        self.facts[NOISE_FLOOR] = known_noise_floor(self.context.store, self.spec, hosts.facts)
+        self.context.store.set_facts(self.experiment.id, self.facts)
         self.context.journal.append("hosts", facts=hosts.facts)
 
     def _fit_into_memory(self, hosts: RunHosts) -> None:
@@ -219,8 +214,8 @@ class ExperimentRunner:
 
         Only done before the first trial, because all blocks of an experiment use the same groups.
         """
-        nodes = [hosts.facts[name] for name in self.context.spec.cluster.engine_nodes]
-        fitting = groupings(self.context.spec, least_free(nodes))
+        nodes = [hosts.facts[name] for name in self.spec.cluster.engine_nodes]
+        fitting = groupings(self.spec, least_free(nodes))
         if fitting != self.groupings and not self.context.session.trials:
             for name, grouping in fitting.items():
                 if grouping != self.groupings[name]:
@@ -242,10 +237,10 @@ class ExperimentRunner:
             self.context.journal.append("built-tools", build=builds.tools.build_id)
         for name, server in builds.servers.items():
             self.context.journal.append("built", variant=name, build=server.build_id, cached=True)
-        tools = builds.tools_build(self.context.spec.baseline)
+        tools = builds.tools_build(self.spec.baseline)
         if changed := note_tools(self.facts, tools.build_id):
             self.context.listener.on_event(ev.Warned(changed))
-        self.context.store.set_facts(self.context.session.experiment.id, self.facts)
+        self.context.store.set_facts(self.experiment.id, self.facts)
         self._give_up("build-failed", builds.failures)
 
     def _give_up(self, event: str, variants: Mapping[str, str]) -> None:
@@ -258,16 +253,12 @@ class ExperimentRunner:
             self.schedule.exclude(name)
             self.not_usable.add(name)
 
-    def _deploy_linked(self, hosts: RunHosts, builds: Builds) -> dict[str, Deployed]:
+    def _deploy(self, hosts: RunHosts, held: HeldHosts, builds: Builds) -> dict[str, Deployed]:
         """Deploy and check the builds; repeat all settings checks if a connection is lost."""
-        self.recorded_facts = hosts.facts
-        if not hosts.locked:
-            self._regain(hosts, LOCK_LOST)
-        deployed = self._until_held(
-            hosts,
+        deployed = held.until_held(
             "settings checks",
             lambda: deploy_and_check(
-                self.context.spec,
+                self.spec,
                 builds,
                 hosts,
                 self.context.listener,
@@ -277,47 +268,33 @@ class ExperimentRunner:
         )
         servers = {name: d.build_id for name, d in deployed.items() if d.server is not None}
         note_servers(self.facts, servers)
-        self.context.store.set_facts(self.context.session.experiment.id, self.facts)
+        self.context.store.set_facts(self.experiment.id, self.facts)
         self._give_up("settings_check-failed", builds.unchecked)
         return deployed
-
-    def _until_held(self, hosts: RunHosts, name: str, work: Callable[[], Done]) -> Done:
-        """Do work that is not a unit of trials; repeat all of it if a connection is lost before it ends."""
-        for _ in range(LINKED_TRIES):
-            try:
-                done = work()
-                _check_held(hosts)
-                return done
-            except LinkLost as lost:
-                reason = str(lost)
-            self._regain(hosts, reason)
-        raise HostError(
-            f"{name}: connection lost {LINKED_TRIES} times: {reason}",
-            "check the network between this machine and the hosts",
-        )
 
     def _measure(
         self,
         hosts: RunHosts,
+        held: HeldHosts,
         builds: Builds,
         deployed: dict[str, Deployed],
         builder: Builder,
     ) -> None:
         runner = TrialRunner(
-            spec=self.context.spec,
-            run_id=self.context.session.experiment.id,
-            seed=self.context.session.experiment.seed,
+            spec=self.spec,
+            run_id=self.experiment.id,
+            seed=self.experiment.seed,
             engine_nodes=hosts.engine_nodes,
             load_clients=hosts.load_clients,
             trials_dir=self.context.session.directory / "trials",
             shield=self.context.guard.shield,
             on_phase=lambda phase, s: self.context.listener.on_event(ev.TrialPhase(phase, s)),
-            host_changes=lambda: hosts.changes(self.recorded_facts),
+            host_changes=lambda: hosts.changes(held.recorded),
             hurry=lambda: self.context.guard.hurry,
         )
         relinks = Relinks(
-            self.context.spec,
-            self.context.session.experiment.seed,
+            self.spec,
+            self.experiment.seed,
             builds.artifacts,
             deployed,
             list(hosts.placements.values()),
@@ -336,20 +313,15 @@ class ExperimentRunner:
             if task.attempt == 1 and task.block != block:
                 block = task.block
                 self.context.listener.on_event(ev.BlockStarted(block, self.blocks))
-            if not hosts.locked:
-                self._regain(hosts, LOCK_LOST)
+            held.hold()
             self.recorder.start(unit)
-            results = self._run_linked(unit, runner, builds, hosts, relinks)
+            results = self._run_held(unit, runner, builds, held, relinks)
             self.recorder.keep(results, deployed)
             if self._hopeless([result for result in results if result.task in unit.tasks]):
                 return
             self.blocks = stopping.look(task.block, self.blocks)
-        if not hosts.locked:
-            self._regain(hosts, LOCK_LOST)
-        self._until_held(
-            hosts,
-            "sampling check and profiles",
-            lambda: post_run.run(runner, held=lambda: _check_held(hosts)),
+        held.until_held(
+            "sampling check and profiles", lambda: post_run.run(runner, held=held.check)
         )
 
     def _hopeless(self, results: Sequence[TrialResult]) -> bool:
@@ -360,7 +332,7 @@ class ExperimentRunner:
                 f"stopped: {IN_A_ROW} trials in a row failed with the same cause: {cause}"
             )
         elif self.schedule.past_budget:
-            limit = self.context.spec.limits.max_discarded
+            limit = self.spec.limits.max_discarded
             self.stopped = f"stopped: more than max_discarded = {limit} cases are discarded"
             for discarded in [result for result in results if result.status == "discarded"][:1]:
                 self.stopped += f"; the last one: {discarded.task.variant}: {discarded.reason}"
@@ -370,37 +342,20 @@ class ExperimentRunner:
         self.context.journal.append("stopped", why=self.stopped)
         return True
 
-    def _run_linked(
-        self, unit: Unit, runner: TrialRunner, builds: Builds, hosts: RunHosts, relinks: Relinks
+    def _run_held(
+        self, unit: Unit, runner: TrialRunner, builds: Builds, held: HeldHosts, relinks: Relinks
     ) -> list[TrialResult]:
         """Run a unit; if a connection is lost, discard the unit and wait for the hosts."""
         started = datetime.now(timezone.utc)
         try:
             variants = relinks.of_block(unit.tasks[0].block, unit.tasks[0].attempt)
             results = self._run_unit(unit, runner, builds, variants)
-            _check_held(hosts)
+            held.check()
             return results
         except LinkLost as lost:
             reason = str(lost)
-        self._regain(hosts, reason)
+        held.regain(reason)
         return [cut_off(task, reason, started, runner.trials_dir) for task in unit.tasks]
-
-    def _regain(self, hosts: RunHosts, why: str) -> None:
-        """Wait until all hosts are reachable and locked again, and record what changed (a host may have restarted).
-
-        Raises HostError if a host does not come back.
-        """
-        self.context.listener.on_event(ev.Warned(f"{why}; waiting for the hosts"))
-        self.context.journal.append("link-lost", why=why)
-        hosts.regain(REGAIN_PATIENCE_S)
-        if changes := hosts.recorded_changes(self.recorded_facts):
-            note_changes(self.facts, hosts.facts, changes)
-            self.context.store.set_facts(self.context.session.experiment.id, self.facts)
-            for case in self.schedule.restart_partial_cases():
-                self.context.journal.append("case-again", case=case, why=changes)
-        self.recorded_facts = hosts.facts
-        self.recorder.start_clock()  # the wait must not count as trial time
-        self.context.journal.append("link-regained", changes=changes)
 
     def _run_unit(
         self, unit: Unit, runner: TrialRunner, builds: Builds, deployed: Mapping[str, Deployed]
@@ -427,7 +382,7 @@ class ExperimentRunner:
 
     def _store_build(self, record: BuildRecord) -> None:
         with self.context.guard.shield():
-            self.context.store.add_build(self.context.session.experiment.id, record)
+            self.context.store.add_build(self.experiment.id, record)
 
     # -- the three ends
 
@@ -445,14 +400,13 @@ class ExperimentRunner:
         return outcome
 
     def _end(self, state: ExperimentState, code: int) -> ev.RunOutcome:
-        experiment = self.context.session.experiment
-        self.context.store.set_state(experiment.id, state)
+        self.context.store.set_state(self.experiment.id, state)
         self.context.journal.append(
             "interrupted" if state == "interrupted" else "finished", exit=code
         )
         self.context.listener.on_event(
             ev.RunFinished(
-                experiment_id=experiment.id,
+                experiment_id=self.experiment.id,
                 exit_code=code,
                 ok=self.recorder.counts["ok"],
                 discarded=self.recorder.counts["discarded"],
@@ -461,7 +415,7 @@ class ExperimentRunner:
             )
         )
         return ev.RunOutcome(
-            experiment.id, code, self.context.session.directory, self.recorder.failures
+            self.experiment.id, code, self.context.session.directory, self.recorder.failures
         )
 
     def _failed(self, error: BaseException) -> None:
@@ -471,7 +425,7 @@ class ExperimentRunner:
                 ev.Warned("completed trials are stored", f"continue with: {self.resume_command}")
             )
         with contextlib.suppress(PerfrunnerError, OSError):
-            self.context.store.set_state(self.context.session.experiment.id, "failed")
+            self.context.store.set_state(self.experiment.id, "failed")
         with contextlib.suppress(OSError):
             host = isinstance(error, HostError)
             code = error.exit_code if isinstance(error, PerfrunnerError) else EXIT_FAILED
@@ -483,9 +437,3 @@ class ExperimentRunner:
         except InterruptedTwice:
             hosts.stop_everything(0.0)
             raise
-
-
-def _check_held(hosts: RunHosts) -> None:
-    """Raise LinkLost if the run no longer holds its locks: the last results may have been disturbed."""
-    if not hosts.locked:
-        raise LinkLost(LOCK_LOST)

@@ -14,7 +14,7 @@ from typing import Any
 
 from perfrunner.build import Artifact, SettingsCheck, place
 from perfrunner.errors import BuildError, PerfrunnerError, SettingsCheckError
-from perfrunner.experiment import runner as underway
+from perfrunner.experiment import held_hosts
 from perfrunner.experiment.events import Event
 from perfrunner.experiment.preflight import builds, servers
 from perfrunner.experiment.run import RunRequest, run_experiment
@@ -82,7 +82,7 @@ def main(settings: dict[str, Any]) -> int:
     if limit := settings.get("file_size_limit"):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes then fail with EFBIG
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    underway.REGAIN_PATIENCE_S = settings.get("patience", underway.REGAIN_PATIENCE_S)
+    held_hosts.REGAIN_PATIENCE_S = settings.get("patience", held_hosts.REGAIN_PATIENCE_S)
     runner.START_TIMEOUT_S = settings.get("start_timeout", runner.START_TIMEOUT_S)
     servers.READY_TIMEOUT_S = settings.get("ready_timeout", servers.READY_TIMEOUT_S)
     perf.PROGRAM = settings.get("perf", perf.PROGRAM)

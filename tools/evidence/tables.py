@@ -6,13 +6,20 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from perfrunner.analysis.model import Effect
 from perfrunner.errors import StoreError
-from perfrunner.report.numbers import change, minus, scale_of, significant
+from perfrunner.report.numbers import minus, scale_of
 from perfrunner.spec.metrics import metric_type
 from tools.evidence import figures, kept
+from tools.evidence.cells import (
+    change_text,
+    fact_of,
+    host_text,
+    percent,
+    shown,
+    table,
+    when,
+)
 from tools.evidence.kept import Comparison, Kept
 from tools.evidence.studies import (
     AGAIN,
@@ -48,8 +55,8 @@ def section(keep: Path, study: str) -> str:
     if not results.comparisons:
         return NOTHING.format(study=measured)
     parts = [_RENDER[study](results)]
-    hosts = "; ".join(_host(host) for host in results.hosts)
-    parts.append(f"Measured {_when(results.comparisons)} on {hosts}.")
+    hosts = "; ".join(host_text(host) for host in results.hosts)
+    parts.append(f"Measured {when(results.comparisons)} on {hosts}.")
     return "\n\n".join(_wrapped(text) for part in parts for text in part.strip().split("\n\n"))
 
 
@@ -74,11 +81,11 @@ def _aa(results: Kept) -> str:
     by = ("label", "bucket", "load_s")
     parts = [_alarm_tables(results.comparisons, by)]
     groups = figures.grouped(
-        results.comparisons, lambda comparison: tuple(_of(comparison, key) for key in by)
+        results.comparisons, lambda comparison: tuple(fact_of(comparison, key) for key in by)
     )
     rows = [
         [
-            *(_shown(_of(group[0], key), key) for key in by),
+            *(shown(fact_of(group[0], key), key) for key in by),
             str(report.rows),
             _rate(report.false),
             ", ".join(f"`{metric}` {n}" for metric, n in report.claims.items()) or "none",
@@ -92,7 +99,7 @@ def _aa(results: Kept) -> str:
             " their number."
         )
         parts.append(
-            _table(
+            table(
                 [
                     *(_HEADS[key] for key in by),
                     "rows of a report",
@@ -108,7 +115,7 @@ def _aa(results: Kept) -> str:
 def _gate(results: Kept) -> str:
     counted = []
     for group in figures.grouped(
-        results.comparisons, lambda comparison: (_of(comparison, "label"),)
+        results.comparisons, lambda comparison: (fact_of(comparison, "label"),)
     ).values():
         rates = figures.alarms(group, PRIMARY[:1])
         counts = [
@@ -118,7 +125,7 @@ def _gate(results: Kept) -> str:
             counts.append(
                 f"{_rate(counted_of.false)} whole reports, of {counted_of.rows} rows each"
             )
-        counted.append(f"{_of(group[0], 'label')}: {', and '.join(counts)}")
+        counted.append(f"{fact_of(group[0], 'label')}: {', and '.join(counts)}")
     return f"Measured on one build against itself, where every alarm is a false one ({'; '.join(counted)})."
 
 
@@ -134,13 +141,14 @@ def _relink(results: Kept) -> str:
 def _alarm_tables(comparisons: Sequence[Comparison], by: Sequence[str]) -> str:
     rows = []
     for group in figures.grouped(
-        comparisons, lambda comparison: (*(_of(comparison, key) for key in by), comparison.blocks)
+        comparisons,
+        lambda comparison: (*(fact_of(comparison, key) for key in by), comparison.blocks),
     ).values():
         for alarms in figures.alarms(group, PRIMARY):
             sd = sorted(alarms.sds)[len(alarms.sds) // 2]
             rows.append(
                 [
-                    *(_shown(_of(group[0], key), key) for key in by),
+                    *(shown(fact_of(group[0], key), key) for key in by),
                     f"`{alarms.metric}`",
                     str(group[0].blocks),
                     _rate(alarms.alarms),
@@ -149,7 +157,7 @@ def _alarm_tables(comparisons: Sequence[Comparison], by: Sequence[str]) -> str:
                     f"{100 * sd:.2f} %",
                 ]
             )
-    return _table(
+    return table(
         [
             *(_HEADS[key] for key in by),
             "metric",
@@ -167,16 +175,16 @@ def _injected(results: Kept) -> str:
     faults = [comparison for comparison in results.comparisons if "stall" in comparison.values]
     parts = []
     for group in figures.grouped(
-        faults, lambda comparison: (comparison.bucket, _of(comparison, "relink"))
+        faults, lambda comparison: (comparison.bucket, fact_of(comparison, "relink"))
     ).values():
         variants = len(group[0].values)
-        seconds = float(_of(group[0], "load_s")) * group[0].blocks * variants
+        seconds = float(fact_of(group[0], "load_s")) * group[0].blocks * variants
         parts.append(
             f"{len(group)} experiments of {group[0].blocks} blocks, {variants} variants and {seconds:.0f} s of load"
-            f" each, {group[0].bucket}, `relink: {_of(group[0], 'relink')}`:"
+            f" each, {group[0].bucket}, `relink: {fact_of(group[0], 'relink')}`:"
         )
         parts.append(
-            _table(
+            table(
                 [
                     "fault",
                     "metric",
@@ -191,8 +199,8 @@ def _injected(results: Kept) -> str:
                     [
                         f"`{fault.fault}`",
                         f"`{fault.metric}`",
-                        "" if fault.constructed is None else _percent(fault.constructed),
-                        _percent(fault.mean),
+                        "" if fault.constructed is None else percent(fault.constructed),
+                        percent(fault.mean),
                         f"± {100 * fault.half_width:.2f} %",
                         f"{fault.worse.hits} of {fault.worse.of}",
                         "" if fault.covers is None else f"{fault.covers.hits} of {fault.covers.of}",
@@ -224,7 +232,7 @@ def _account(results: Kept) -> str:
                 f"{response.right_signs.hits} of {response.right_signs.of}",
             ]
         )
-    return _table(
+    return table(
         [
             "fault",
             "blocks",
@@ -248,7 +256,7 @@ def _explain(kept: Kept) -> str:
             [
                 f"`{variant}`",
                 str(kept.comparisons[0].blocks),
-                _shown(kept.comparisons[0].facts["load_s"], "load_s"),
+                shown(kept.comparisons[0].facts["load_s"], "load_s"),
                 _middle([fact["samples"] for fact in facts]),
                 _middle([fact["functions"] for fact in facts]),
                 _rate(figures.Count(len(first), len(facts))),
@@ -256,7 +264,7 @@ def _explain(kept: Kept) -> str:
                 minus(f"{min(named):+.2f} to {max(named):+.2f} %") if named else "none",
             ]
         )
-    return _table(
+    return table(
         [
             "variant against `none`",
             "blocks",
@@ -296,18 +304,18 @@ def _stall(group: Sequence[Comparison]) -> str:
             [
                 f"`{variant}`",
                 *(
-                    _change(figures.effect(long, metric, variant), metric)
+                    change_text(figures.effect(long, metric, variant), metric)
                     for metric in ("ops_per_s", "ops_per_s_total")
                 ),
-                _change(figures.totals_against_robust(long, variant), "ops_per_s"),
+                change_text(figures.totals_against_robust(long, variant), "ops_per_s"),
                 f"{below} of {len(group)}",
                 *(
-                    _change(figures.effect(long, metric, variant), metric)
+                    change_text(figures.effect(long, metric, variant), metric)
                     for metric in ("slow_slices", "latency_set_p99_9_us")
                 ),
             ]
         )
-    text = _table(
+    text = table(
         [
             "fault",
             "robust",
@@ -327,12 +335,12 @@ def _stall(group: Sequence[Comparison]) -> str:
 
 
 def _injected_memory(comparison: Comparison) -> str:
-    table = figures.verdicts(comparison)
+    verdicts = figures.verdicts(comparison)
     items, operations = int(comparison.facts.get("items", 0)), float(comparison.facts.get("ops", 0))
     rows = []
     for fault in comparison.others:
         for metric in MEMORY:
-            row = table.get((fault, metric))
+            row = verdicts.get((fault, metric))
             if row is None or row.effect is None:
                 continue
             base = comparison.by_block(comparison.baseline, metric)
@@ -343,7 +351,7 @@ def _injected_memory(comparison: Comparison) -> str:
                 [
                     f"`{fault}`",
                     f"`{metric}`",
-                    _change(row.effect, metric),
+                    change_text(row.effect, metric),
                     f"{minus(f'{mean / 1e3:+.1f}')} kB" if unit == "B" else "",
                     row.verdict or "",
                 ]
@@ -352,25 +360,25 @@ def _injected_memory(comparison: Comparison) -> str:
         f"Memory, {items} items, about {operations / 1e6:.1f} million operations a variant and block, "
         f"{comparison.blocks} blocks, {comparison.bucket} (16 B an item are {16 * items / 1e3:.0f} kB; 32 B per "
         f"1000 SETs about {0.032 * 0.8 * operations / 1e3:.0f} kB):\n\n"
-        + _table(["fault", "metric", "change", "difference", "verdict"], rows)
+        + table(["fault", "metric", "change", "difference", "verdict"], rows)
     )
 
 
 def _slices(results: Kept) -> str:
     ordered = sorted(
         results.comparisons,
-        key=lambda comparison: (comparison.bucket, float(_of(comparison, "slice_s"))),
+        key=lambda comparison: (comparison.bucket, float(fact_of(comparison, "slice_s"))),
     )
     rows = [
         [
             comparison.bucket,
-            f"{1000 * float(_of(comparison, 'slice_s')):g} ms",
-            *(_change(figures.effect(comparison, metric, other), metric) for metric in PRIMARY),
+            f"{1000 * float(fact_of(comparison, 'slice_s')):g} ms",
+            *(change_text(figures.effect(comparison, metric, other), metric) for metric in PRIMARY),
         ]
         for comparison in ordered
         for other in comparison.others
     ]
-    return _table(["bucket", "slice", *(f"`{metric}`" for metric in PRIMARY)], rows)
+    return table(["bucket", "slice", *(f"`{metric}`" for metric in PRIMARY)], rows)
 
 
 def _memory(results: Kept) -> str:
@@ -394,10 +402,10 @@ def _memory(results: Kept) -> str:
                     variant,
                     f"`{metric}`",
                     *means,
-                    _change(difference, metric),
+                    change_text(difference, metric),
                 ]
             )
-    return _table(["case", "variant", "metric", "sequential", "interleaved", "difference"], rows)
+    return table(["case", "variant", "metric", "sequential", "interleaved", "difference"], rows)
 
 
 _RENDER: dict[str, Callable[[Kept], str]] = {
@@ -420,68 +428,3 @@ def _between(text: str, study: str, body: str, document: Path) -> str:
     if len(pattern.findall(text)) != 1:
         raise StoreError(f"{document} has no place for {study}", hint=f"{begin} ... {end}")
     return pattern.sub(lambda _: f"{begin}\n\n{body}\n\n{end}", text)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _change(effect: Effect | None, metric: str) -> str:
-    if effect is None:
-        return "none"
-    if effect.kind == "ratio" and effect.ci95 is not None:
-        low, high = (f"{100 * (bound - 1):+.2f}" for bound in effect.ci95)
-        return minus(f"{100 * (effect.estimate - 1):+.2f} % [{low}, {high}]")
-    kind = metric_type(metric)
-    return change(effect, kind, scale_of(kind, effect.estimate))
-
-
-def _percent(ratio: float) -> str:
-    return minus(f"{100 * (ratio - 1):+.2f} %")
-
-
-def _of(comparison: Comparison, key: str) -> Any:
-    """Return a fact of a comparison, or its bucket."""
-    return comparison.bucket if key == "bucket" else comparison.facts.get(key, "")
-
-
-def _shown(value: Any, key: str) -> str:
-    return f"{value:g} s" if key == "load_s" else str(value)
-
-
-def _when(comparisons: Sequence[Comparison]) -> str:
-    """Return the days of measurement, and the other load of the host."""
-    days = sorted(
-        {
-            str(comparison.facts["began"])[:10]
-            for comparison in comparisons
-            if "began" in comparison.facts
-        }
-    )
-    busy = [
-        float(comparison.facts["busy"]) for comparison in comparisons if "busy" in comparison.facts
-    ]
-    words = []
-    if days:
-        words.append(days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}")
-    if busy:
-        words.append(f"(load average before an experiment {min(busy):.1f} to {max(busy):.1f})")
-    return " ".join(words)
-
-
-def _host(host: dict[str, Any] | Any) -> str:
-    words = [str(host.get("cpu_model", "an unnamed CPU"))]
-    if "cpus" in host:
-        words.append(f"{host['cpus']} CPUs")
-    if "memory_bytes" in host:
-        words.append(f"{significant(host['memory_bytes'] / 1e9, 2)} GB")
-    if "kernel" in host:
-        words.append(f"Linux {host['kernel']}")
-    if host.get("virtualization"):
-        words.append(
-            "a virtual machine"
-            if "Virtual" in str(host["virtualization"])
-            else str(host["virtualization"])
-        )
-    return ", ".join(words)

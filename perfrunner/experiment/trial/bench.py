@@ -21,7 +21,7 @@ from perfrunner.experiment.trial.pinning import pinned
 from perfrunner.experiment.trial.placement import ClientPlacement, client_failure
 from perfrunner.experiment.trial.profiling import Profiler
 from perfrunner.experiment.trial.reproduce import VariantRecorder
-from perfrunner.experiment.trial.sampling import NodesSampling, start_sampler
+from perfrunner.experiment.trial.sampling import sample_once, start_sampling
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.experiment.trial.steps import fail_over, load_around, rebalance
 from perfrunner.hosts.process import ProcessHandle
@@ -34,12 +34,11 @@ from perfrunner.measure.instructions import (
     Instructions,
     count_instructions,
 )
-from perfrunner.measure.samples import Sample, add_nodes, parse_samples
+from perfrunner.measure.samples import Sample
 from perfrunner.workloads.bench import Arguments, Around, ClientProgram, Sampling, Share, Step
 
 SLICE_S = 1.0
 SAMPLE_INTERVAL_MS = 1000
-ONE_SAMPLE_TIMEOUT_S = 30.0
 HELPER_TIMEOUT_S = 20.0
 
 
@@ -245,37 +244,10 @@ class Bench:
         return {key: sum(node[key] for node in nodes) for key in sorted(shared)}
 
     def sample(self, name: str) -> Sample:
-        nodes = []
-        for engine, stem in self._samplers(name):
-            local = self.directory / f"{stem}.jsonl"
-            text = engine.run(
-                engine.sampler([]),
-                "the sampler",
-                timeout=max(1.0, min(self.time_left(), ONE_SAMPLE_TIMEOUT_S)),
-                output=local.name,
-                cpus=self.sampler_cpus,
-            ).stdout
-            local.write_text(text, encoding="utf-8")
-            samples = parse_samples(text, local.name)
-            if not samples:
-                raise TrialError(f"the sampler on {engine.host.name} printed nothing")
-            nodes.append(samples[0])
-        return add_nodes(nodes)
+        return sample_once(self, name)
 
     def start_sampling(self, name: str) -> Sampling:
-        if self.profiler is not None:
-            for engine, stem in self._samplers("profile"):
-                self.profiler.start(
-                    engine.host,
-                    engine.setup.directory,
-                    engine.handle.pid,
-                    name=stem,
-                    cpus=self.sampler_cpus,
-                    recorded=True,
-                )
-        return NodesSampling(
-            self, [start_sampler(self, engine, stem) for engine, stem in self._samplers(name)]
-        )
+        return start_sampling(self, name)
 
     def count_instructions(self, load: CountedLoad, ops: int) -> Instructions:
         engine = self._own_engines()[0]
@@ -458,8 +430,3 @@ class Bench:
     def forget(self, handle: ProcessHandle) -> None:
         """Stop tracking a process that has ended."""
         self._processes.remove(handle)
-
-    def _samplers(self, name: str) -> Iterator[tuple[ServerProcess, str]]:
-        """Yield each engine and the name of its samples."""
-        for index, engine in enumerate(self.engines):
-            yield engine, name if len(self.engines) == 1 else f"{name}-{index + 1}"

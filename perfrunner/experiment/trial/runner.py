@@ -12,11 +12,10 @@ are raised.
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -52,7 +51,7 @@ from perfrunner.experiment.trial.reproduce import PADDING_NAME, ScriptRecorder, 
 from perfrunner.experiment.trial.server import ServerError, ServerProcess
 from perfrunner.experiment.trial.start import ServerStart, choose_ports, start_server
 from perfrunner.experiment.trial.tool import ToolBench, ToolGroupBench
-from perfrunner.experiment.trial.validity import discarded_reasons, group_reasons, read_pressure
+from perfrunner.experiment.trial.validity import group_reasons, judge, read_pressure
 from perfrunner.hosts.process import whole_environment
 from perfrunner.hosts.transport import LinkLost
 from perfrunner.spec.model import Spec
@@ -136,7 +135,7 @@ class TrialRunner:
             for variant in variants:
                 variant.facts["cpu_pressure"] = pressure
             common = [*group_reasons(measured, self.spec.limits), *self.host_changes()]
-            ended = [self._judge(measurement, common) for measurement in measured]
+            ended = [judge(measurement, self.spec.limits, common) for measurement in measured]
         except (ValueError, ArithmeticError) as error:
             # A tool reported impossible figures; they are in the files of the trial.
             text = f"cannot evaluate the figures of the trial: {error!r}"
@@ -171,16 +170,6 @@ class TrialRunner:
     @property
     def _placements(self) -> Sequence[Placement]:
         return (*self.engine_nodes, *self.load_clients)
-
-    def _judge(self, measurement: Measured, common: list[str]) -> tuple[TrialStatus, str, Measured]:
-        """Return the status of a measurement, the reason, and the measurement without non-finite metrics."""
-        metrics = measurement.metrics
-        if odd := [name for name, value in metrics.items() if not math.isfinite(value)]:
-            finite = {name: value for name, value in metrics.items() if name not in odd}
-            text = f"{', '.join(odd)}: not a finite number"
-            return ("failed", text, replace(measurement, metrics=finite))
-        reasons = discarded_reasons(measurement, self.spec.limits) + common
-        return ("discarded" if reasons else "ok", "; ".join(reasons), measurement)
 
     def _measure(self, variants: Sequence[_Variant]) -> list[Measured]:
         workload = self.spec.workloads[variants[0].task.workload]

@@ -1,8 +1,8 @@
-"""Run a sampler (`kvctl sample`) on each engine node of a variant while the load runs."""
+"""Sample each engine node of a variant (`kvctl sample`), once or while the load runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perfrunner.experiment.trial.bench import Bench
 
 STOP_GRACE_S = 30.0  # the sample that is being taken may wait for a busy server
+ONE_SAMPLE_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,49 @@ class Sampler:
     remote: str
 
 
-def start_sampler(bench: Bench, engine: ServerProcess, stem: str) -> Sampler:
+def sample_once(bench: Bench, name: str) -> Sample:
+    nodes = []
+    for engine, stem in _samplers(bench, name):
+        local = bench.directory / f"{stem}.jsonl"
+        text = engine.run(
+            engine.sampler([]),
+            "the sampler",
+            timeout=max(1.0, min(bench.time_left(), ONE_SAMPLE_TIMEOUT_S)),
+            output=local.name,
+            cpus=bench.sampler_cpus,
+        ).stdout
+        local.write_text(text, encoding="utf-8")
+        samples = parse_samples(text, local.name)
+        if not samples:
+            raise TrialError(f"the sampler on {engine.host.name} printed nothing")
+        nodes.append(samples[0])
+    return add_nodes(nodes)
+
+
+def start_sampling(bench: Bench, name: str) -> NodesSampling:
+    """Start the samplers, and the profiler first if the trial has one."""
+    if bench.profiler is not None:
+        for engine, stem in _samplers(bench, "profile"):
+            bench.profiler.start(
+                engine.host,
+                engine.setup.directory,
+                engine.handle.pid,
+                name=stem,
+                cpus=bench.sampler_cpus,
+                recorded=True,
+            )
+    return NodesSampling(
+        bench, [_start_sampler(bench, engine, stem) for engine, stem in _samplers(bench, name)]
+    )
+
+
+def _samplers(bench: Bench, name: str) -> Iterator[tuple[ServerProcess, str]]:
+    """Yield each engine and the name of its samples."""
+    for index, engine in enumerate(bench.engines):
+        yield engine, name if len(bench.engines) == 1 else f"{name}-{index + 1}"
+
+
+def _start_sampler(bench: Bench, engine: ServerProcess, stem: str) -> Sampler:
     remote = f"{engine.setup.directory}/{stem}.jsonl"
     argv = pinned(
         engine.sampler([f"--interval-ms={bench.sample_interval_ms}", f"--out={remote}"]),

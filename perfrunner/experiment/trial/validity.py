@@ -1,12 +1,18 @@
-"""Apply the rules that discard a trial. They are fixed in advance and do not depend on the variant."""
+"""Judge a measured trial: ok, failed or discarded.
+
+The rules that discard a trial are fixed in advance and do not depend on the variant: `discarded_reasons` of the trial
+itself, `group_reasons` of its group, and `changed_facts` of the hosts. docs/explanation/statistics.md lists them.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from perfrunner.domain import TrialStatus
 from perfrunner.errors import HostError
 from perfrunner.hosts import STABLE_FACTS
 from perfrunner.hosts.transport import LinkLost, Transport
@@ -49,6 +55,22 @@ def read_pressure(hosts: Iterable[Transport]) -> Pressure:
         if match := _SOME.search(text):
             waited_us[host.name] = int(match[1])
     return Pressure(time.monotonic(), waited_us)
+
+
+def judge(
+    measurement: Measured, limits: Limits, common: Sequence[str]
+) -> tuple[TrialStatus, str, Measured]:
+    """Return the status of a measurement, the reason, and the measurement without non-finite metrics.
+
+    `common` are the reasons to discard all trials of the group.
+    """
+    metrics = measurement.metrics
+    if odd := [name for name, value in metrics.items() if not math.isfinite(value)]:
+        finite = {name: value for name, value in metrics.items() if name not in odd}
+        text = f"{', '.join(odd)}: not a finite number"
+        return ("failed", text, replace(measurement, metrics=finite))
+    reasons = [*discarded_reasons(measurement, limits), *common]
+    return ("discarded" if reasons else "ok", "; ".join(reasons), measurement)
 
 
 def discarded_reasons(measured: Measured, limits: Limits) -> list[str]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from perfrunner.experiment.trial.runner import TrialRunner
+from perfrunner.experiment.trial.validity import judge
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_figure_that_is_no_number(value: float) -> None:
-    runner: Any = SimpleNamespace(spec=SimpleNamespace(limits=Limits()))
     measured = Measured(metrics={"ops_per_s": value, "rss_bytes": 1.0})
-    status, reason, kept = TrialRunner._judge(runner, measured, [])
+    status, reason, kept = judge(measured, Limits(), [])
     assert (status, reason) == ("failed", "ops_per_s: not a finite number")
     assert kept.metrics == {"rss_bytes": 1.0}, "the store takes what is left"
