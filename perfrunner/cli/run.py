@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import traceback
@@ -35,6 +36,14 @@ if TYPE_CHECKING:
     from perfrunner.report import Report
     from perfrunner.results import ExperimentData
     from perfrunner.spec import Spec
+
+
+# Modules that a run needs when it has built, or when it reports. They are loaded before it starts: a `git pull` in the
+# meantime would mix the modules of two versions.
+_NEEDED_LATER = (
+    "analysis.nights", "experiment.preflight.servers", "report.charts", "report.page", "report.flame",
+    "report.questions", "report.redact",
+)  # fmt: skip
 
 
 class SpecFile(NamedTuple):
@@ -162,6 +171,8 @@ def run_and_report(
         resume_command=resume_command(ctx),
         job=os.environ.get(JOB_VARIABLE),
     )
+    for name in _NEEDED_LATER:
+        importlib.import_module(f"perfrunner.{name}")
     with progress_listener(given.quiet) as listener:
         outcome = run_experiment(request, listener)
     if outcome.exit_code == EXIT_INTERRUPTED:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from perfrunner.analysis.estimate import NotARatioError, Pairing, paired_effects
+from perfrunner.analysis.looks import Look
 from perfrunner.domain import BlockCase, Case, TrialKey, TrialStatus
 from perfrunner.errors import StoreError
 from perfrunner.experiment import events as ev
@@ -19,6 +21,7 @@ from perfrunner.experiment.session import GRANTED, RunContext
 from perfrunner.experiment.trial.placement import Deployed, TrialResult
 from perfrunner.results import TrialRecord
 from perfrunner.results.contents import sync_files
+from perfrunner.spec.metrics import metric_type
 from perfrunner.spec.model import Spec
 
 
@@ -109,10 +112,6 @@ class InterimEstimates:
         return self._estimated(case, enough) if enough else None
 
     def _estimated(self, case: BlockCase, pairs: Mapping[str, _Pairs]) -> ev.Provisional | None:
-        from perfrunner.analysis.estimate import NotARatioError, Pairing, paired_effects
-        from perfrunner.analysis.looks import Look
-        from perfrunner.spec.metrics import metric_type
-
         metric = metric_type(self._metric(case.workload))
         pairings = [Pairing(metric.effect, p.base, p.other, margin=0.0) for p in pairs.values()]
         effects = paired_effects(self.spec.baseline, pairings)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -18,6 +20,7 @@ from perfrunner.experiment import events as ev
 from perfrunner.experiment.preflight.builds import Builds
 from perfrunner.results import BuildRecord, ExperimentRecord, ResultStore, TrialRecord
 from perfrunner.spec import load_spec
+from tests.support.fakes import ROOT
 
 START = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
@@ -214,6 +217,38 @@ def test_failed_trials_are_listed_and_end_with_3(cli, play):
     assert (
         "against glibc (6 blocks): as fast" in result.stdout
     )  # what was measured is reported all the same
+
+
+LATE_IMPORTS = """
+import sys
+import perfrunner.experiment.run as run
+
+def ours():
+    return {name for name in sys.modules if name.startswith("perfrunner")}
+
+def play(request, listener):
+    global at_start, of_the_test
+    at_start = ours()
+    from tests.unit.cli.test_run import PlayedRunner
+    of_the_test = ours() - at_start
+    return PlayedRunner()(request, listener)
+
+run.run_experiment = play
+from perfrunner.cli import main
+main(["run", "spec.yaml"], standalone_mode=False)
+print(*sorted(ours() - at_start - of_the_test), file=sys.stderr)
+"""
+
+
+def test_a_run_loads_the_modules_of_its_report_before_it_starts(cli, play):
+    """A `git pull` in the meantime must not mix the modules of two versions."""
+    play()
+    done = subprocess.run(
+        [sys.executable, "-c", LATE_IMPORTS], cwd=cli.directory, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == ""
 
 
 def test_an_interrupted_run_ends_with_130_and_no_report(cli, play):
