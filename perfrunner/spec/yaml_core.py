@@ -82,9 +82,13 @@ class CoreLoader(yaml.SafeLoader):
             event.tag = STR  # the non-specific tag: always a string
         self._depth += 1
         try:
-            return super().compose_node(parent, index)
+            node = super().compose_node(parent, index)
         finally:
             self._depth -= 1
+        kind = _SEQ if isinstance(node, yaml.SequenceNode) else _MAP
+        if isinstance(node, yaml.CollectionNode) and node.tag != kind:
+            raise _no_constructor(node)
+        return node
 
     @staticmethod
     def _check_text(text: str) -> None:
@@ -115,7 +119,7 @@ def scalar_value(node: yaml.ScalarNode) -> Any:
         return _text(text, node)
     pattern = dict(_PATTERNS).get(node.tag)
     if pattern is None:
-        raise _error(f"could not determine a constructor for the tag {node.tag!r}", node.start_mark)
+        raise _no_constructor(node)
     if not pattern.fullmatch(text):
         raise _error(
             f"expected {'an' if node.tag == INT else 'a'} {node.tag[len(_TAG) :]}, got {text!r}",
@@ -248,6 +252,10 @@ def is_merge_key(node: yaml.Node) -> bool:
         and node.tag in (STR, _TAG + "merge")
         and not node.style
     )
+
+
+def _no_constructor(node: yaml.Node) -> yaml.MarkedYAMLError:
+    return _error(f"could not determine a constructor for the tag {node.tag!r}", node.start_mark)
 
 
 def _error(text: str, mark: Any) -> yaml.MarkedYAMLError:
