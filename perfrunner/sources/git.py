@@ -268,6 +268,7 @@ def run_git(
                 **clean,
                 **_OFFLINE,
                 "LC_ALL": "C.UTF-8",
+                "LANGUAGE": "",  # decides about messages before LC_ALL does
                 "GIT_OPTIONAL_LOCKS": "0",
                 **(env or {}),
             },

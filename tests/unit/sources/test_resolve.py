@@ -500,6 +500,14 @@ def test_titles_and_file_names_that_are_not_utf_8(repo, cache):
     json.dumps(sources.record(), ensure_ascii=False).encode()
 
 
+def test_git_speaks_english_to_users_of_other_languages(tmp_path, monkeypatch):
+    """LANGUAGE decides about messages before LC_ALL does, and git's are parsed."""
+    monkeypatch.setenv("LANGUAGE", "de")
+    alias = 'alias.language=!printf %s "$LANGUAGE"'
+    assert run_git(tmp_path, "-c", alias, "language") == ""
+    assert Repository.around(tmp_path) is None
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_git_is_read_alike_in_every_locale(repo, encoding):
     repo.write(main_cc="more\n")
