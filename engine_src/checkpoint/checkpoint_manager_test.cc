@@ -1,10 +1,10 @@
-#include "checkpoint/checkpoint_manager.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "checkpoint/checkpoint_manager_test_support.h"
 
 namespace kv {
 namespace {
@@ -12,32 +12,6 @@ namespace {
 using testing::ElementsAre;
 
 constexpr uint64_t kSecond = 1'000'000'000;
-
-class CheckpointManagerTest : public testing::Test {
-  protected:
-    QueueResult queue(std::string_view key, Seqno previous = Seqno{}, uint64_t now = 1) {
-        return manager().queueDirty(
-                Item::create(Vbid{0}, ItemOp::Mutation, key, {}, Blob::create("x")), previous,
-                GenerateSeqno::Yes, GenerateCas::Yes, now);
-    }
-    static std::vector<std::string> keys(const CursorItems& read) {
-        std::vector<std::string> result;
-        for (const ItemPtr& item : read.items) {
-            result.emplace_back(item->key());
-        }
-        return result;
-    }
-    CheckpointManager& manager() {
-        if (manager_ == nullptr) {
-            manager_ = std::make_unique<CheckpointManager>(Vbid{0}, config_);
-        }
-        return *manager_;
-    }
-    CheckpointConfig config_;
-
-  private:
-    std::unique_ptr<CheckpointManager> manager_;
-};
 
 TEST_F(CheckpointManagerTest, AssignsConsecutiveSeqnosAndRisingCas) {
     EXPECT_EQ(queue("a", {}, 100).seqno, Seqno{1});
@@ -368,100 +342,6 @@ TEST_F(CheckpointManagerTest, RegistersInTheMiddleOfTheLog) {
     EXPECT_EQ(manager().stats().cursors, 2U);
 }
 
-TEST_F(CheckpointManagerTest, AReplicaKeepsTheSnapshotsItIsSent) {
-    manager().persistence().registerCursor();
-    manager().createSnapshot({Seqno{1}, Seqno{10}}, CheckpointType::Disk, false, 1);
-    const auto receive = [&](std::string_view key, uint64_t seqno, Seqno previous = Seqno{}) {
-        return manager().queueDirty(
-                Item::create(Vbid{0}, ItemOp::Mutation, key,
-                             {.cas = Cas{seqno * 7}, .seqno = Seqno{seqno}}, {}),
-                previous, GenerateSeqno::No, GenerateCas::No, 1);
-    };
-    receive("a", 2);
-    receive("b", 10);  // gaps: the active copy had de-duplicated
-    EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{10}}));
-    manager().createSnapshot({Seqno{11}, Seqno{12}}, CheckpointType::Memory, false, 1);
-    EXPECT_EQ(manager().currentSnapshot(),
-              (SnapshotRange{Seqno{1}, Seqno{10}}));  // no item of the new one is here
-    receive("a", 11, Seqno{2});
-    manager().createSnapshot({Seqno{11}, Seqno{20}}, CheckpointType::Memory, true, 1);
-    EXPECT_EQ(receive("a", 20, Seqno{11}).status, QueueStatus::ExistingItem);
-    const auto batch = manager().persistence().takeItemsToPersist(100);
-    ASSERT_EQ(batch.ranges.size(), 2U);
-    EXPECT_EQ(batch.ranges[0].type, CheckpointType::Disk);
-    EXPECT_EQ(batch.ranges[0].snapshot, (SnapshotRange{Seqno{1}, Seqno{10}}));
-    EXPECT_EQ(batch.ranges[1].snapshot, (SnapshotRange{Seqno{11}, Seqno{20}}));
-    EXPECT_EQ(manager().stats().maxCas, Cas{140});
-    manager().persistence().persisted();
-    // After becoming active, mutations are not part of the replica's snapshot.
-    EXPECT_EQ(queue("c").seqno, Seqno{21});
-    EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{21}, Seqno{21}}));
-}
-
-class PartialSnapshotTest : public CheckpointManagerTest {
-  protected:
-    void marker(uint64_t start, uint64_t end) {
-        manager().createSnapshot({Seqno{start}, Seqno{end}}, CheckpointType::Memory, false, 1);
-    }
-    void receive(uint64_t seqno) {
-        manager().queueDirty(Item::create(Vbid{0}, ItemOp::Mutation, "k" + std::to_string(seqno),
-                                          {.cas = Cas{seqno}, .seqno = Seqno{seqno}}, {}),
-                             Seqno{}, GenerateSeqno::No, GenerateCas::No, 1);
-    }
-};
-
-TEST_F(PartialSnapshotTest, ALogIsConsistentAtTheEndOfACompleteSnapshot) {
-    manager().persistence().registerCursor();
-    EXPECT_EQ(manager().beginActive(1, 0), Seqno{0});
-    marker(1, 2);
-    EXPECT_EQ(manager().beginActive(1, 0), Seqno{0}) << "nothing of it has come";
-    marker(1, 2);
-    receive(1);
-    receive(2);
-    EXPECT_EQ(manager().beginActive(1, 0), Seqno{2});
-    EXPECT_EQ(queue("mine").seqno, Seqno{3});
-    EXPECT_EQ(manager().beginActive(1, 0), Seqno{3});
-}
-
-TEST_F(PartialSnapshotTest, InTheMiddleOfASnapshotItIsConsistentBeforeIt) {
-    manager().persistence().registerCursor();
-    marker(1, 2);
-    receive(1);
-    receive(2);
-    marker(3, 9);
-    receive(5);
-    EXPECT_EQ(manager().beginActive(1, 0), Seqno{2});
-    EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{3}, Seqno{5}}))
-            << "the rest will not come";
-    const auto batch = manager().persistence().takeItemsToPersist(100);
-    EXPECT_EQ(batch.ranges.back().snapshot, (SnapshotRange{Seqno{3}, Seqno{5}}));
-    manager().persistence().persisted();
-}
-
-TEST_F(PartialSnapshotTest, TheRestOfASnapshotKeepsItsBeginning) {
-    manager().persistence().registerCursor();
-    const auto reader = manager().cursors().registerCursor("dcp", Seqno{0});
-    marker(1, 9);
-    receive(4);
-    marker(5, 9);  // another connection continued it
-    EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{9}}));
-    receive(7);
-    EXPECT_EQ(manager().currentSnapshot(), (SnapshotRange{Seqno{1}, Seqno{9}}));
-    EXPECT_THAT(keys(manager().cursors().getItemsForCursor(reader.cursor, 10)),
-                ElementsAre("k4", "k7"));
-    EXPECT_FALSE(manager().cursors().registerCursor("late", Seqno{2}).needsBackfill);
-    EXPECT_EQ(manager().beginActive(1, 0), Seqno{0});
-}
-
-TEST_F(PartialSnapshotTest, AfterARestartTheRestKeepsItsBeginningToo) {
-    manager().persistence().registerCursor();
-    manager().clear({.highSeqno = Seqno{5}, .snapshot = {Seqno{3}, Seqno{9}}}, 1,
-                    CheckpointManager::makeEmptyCheckpoint());
-    marker(6, 9);
-    receive(6);
-    EXPECT_EQ(manager().beginActive(1, 0), Seqno{2});
-}
-
 TEST_F(CheckpointManagerTest, ClearStartsOver) {
     config_.maxItems = 2;
     manager().persistence().registerCursor();
@@ -479,18 +359,6 @@ TEST_F(CheckpointManagerTest, ClearStartsOver) {
     EXPECT_EQ(queue("new").seqno, Seqno{101});
     EXPECT_THAT(keys(manager().persistence().takeItemsToPersist(10)), ElementsAre("new"));
     manager().persistence().persisted();
-}
-
-// In every build: a release build has no asserts.
-TEST_F(CheckpointManagerTest, AnAssignedSeqnoIsNotAcceptedAgain) {
-    manager().persistence().registerCursor();
-    const auto receive = [&] {
-        manager().queueDirty(Item::create(Vbid{0}, ItemOp::Mutation, "k",
-                                          {.cas = Cas{7}, .seqno = Seqno{3}}, {}),
-                             Seqno{}, GenerateSeqno::No, GenerateCas::No, 1);
-    };
-    receive();
-    EXPECT_DEATH(receive(), "seqnos ascend");
 }
 
 TEST(CheckpointPolicyTest, TheSelectedPoliciesAreTheBuildsSwitches) {

@@ -1,90 +1,17 @@
-#include "persistence/rocks_store.h"
-
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
 #include <string>
-#include <thread>
 
 #include "persistence/data_dir.h"
 #include "persistence/doc_codec.h"
-#include "persistence/full_disk.h"
-#include "persistence/temp_dir.h"
+#include "persistence/rocks_store_test_support.h"
 
 namespace kv {
 namespace {
-
-class RocksStoreTest : public testing::Test {
-  protected:
-    RocksStoreTest() {
-        std::filesystem::create_directory(path_);
-        open();
-    }
-    ~RocksStoreTest() override { store_.reset(); }
-    void open() {
-        store_.reset();
-        store_ = std::make_unique<RocksStore>((path_ / "db").string(), config_);
-    }
-    static ItemPtr item(Vbid vbid, std::string_view key, uint64_t seqno,
-                        ItemOp op = ItemOp::Mutation, std::string_view value = "value") {
-        return Item::create(vbid, op, key,
-                            {.cas = Cas{seqno * 10},
-                             .seqno = Seqno{seqno},
-                             .revSeqno = seqno + 1,
-                             .flags = 0xdeadbeef,
-                             .exptime = 17,
-                             .datatype = 5},
-                            isDeletion(op) ? BlobPtr{} : Blob::create(value));
-    }
-    static PersistedVbState state(uint64_t high) {
-        return {.state = 1,
-                .highSeqno = Seqno{high},
-                .snapshot = {Seqno{1}, Seqno{high}},
-                .maxCas = Cas{high * 10},
-                .failoverLog = {{VbUuid{77}, Seqno{0}}}};
-    }
-    bool store(Vbid vbid, const std::vector<ItemPtr>& items, uint64_t high) {
-        store_->begin(vbid, 0);
-        for (const ItemPtr& document : items) {
-            store_->put(*document);
-        }
-        return store_->endAndCommit(state(high));
-    }
-    /// The item is stored at the latest when RocksDB has checked for free space again, which it
-    /// does every few seconds.
-    bool storesInTime(Vbid vbid, const ItemPtr& item) {
-        const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(5);
-        while (!store(vbid, {item}, item->seqno().get())) {
-            if (std::chrono::steady_clock::now() > limit) {
-                return false;
-            }
-            std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        }
-        return true;
-    }
-    std::vector<std::pair<uint64_t, std::string>> scan(Vbid vbid, uint64_t from = 1,
-                                                       uint64_t to = ~uint64_t{0}) {
-        std::vector<std::pair<uint64_t, std::string>> result;
-        const auto reader = store_->openSeqnoScan(vbid, Seqno{from}, Seqno{to});
-        if (reader != nullptr) {
-            for (StoredDoc doc; reader->next(doc);) {
-                result.emplace_back(doc.meta.seqno.get(), std::string(doc.key));
-            }
-        }
-        return result;
-    }
-    using Docs = std::vector<std::pair<uint64_t, std::string>>;
-
-    const TempDir dir_;
-    const std::filesystem::path path_{dir_.path()};
-    FullDisk disk_;
-    RocksConfig config_{.writeBufferBytes = 1 << 20, .blockCacheBytes = 1 << 20, .env = &disk_};
-    std::unique_ptr<RocksStore> store_;
-};
 
 TEST_F(RocksStoreTest, KeepsEveryFieldOfADocument) {
     ASSERT_TRUE(store(Vbid{5}, {item(Vbid{5}, "key", 9)}, 9));
@@ -191,75 +118,6 @@ TEST_F(RocksStoreTest, OneWriteStoresAllEndedTransactions) {
         EXPECT_EQ(scan(Vbid{id}), (Docs{{2, "key"}})) << "it was dropped with the others";
         EXPECT_EQ(store_->loadVbState(Vbid{id}), state(2));
     }
-}
-
-TEST_F(RocksStoreTest, AFullDiskRefusesTransactionsUntilThereIsRoom) {
-    const Vbid vbid{1};
-    EXPECT_TRUE(store(vbid, {item(vbid, "before", 1)}, 1));
-    disk_.full = true;
-    EXPECT_FALSE(store(vbid, {item(vbid, "full", 2)}, 2));
-    EXPECT_FALSE(store(vbid, {item(vbid, "full", 2)}, 2));
-    EXPECT_FALSE(store_->saveVbState(vbid, state(1)));
-    EXPECT_EQ(store_->stats().failedCommits, 3U);
-    EXPECT_EQ(scan(vbid), (Docs{{1, "before"}})) << "stored documents can still be read";
-    disk_.full = false;
-    EXPECT_TRUE(storesInTime(vbid, item(vbid, "full", 2)));
-    EXPECT_TRUE(store_->sync());
-    open();
-    EXPECT_EQ(scan(vbid), (Docs{{1, "before"}, {2, "full"}}));
-}
-
-TEST_F(RocksStoreTest, WriteErrorsPassWithTheirCause) {
-    const Vbid vbid{1};
-    EXPECT_TRUE(store(vbid, {item(vbid, "before", 1)}, 1));
-    for (uint64_t seqno = 2; seqno <= 4; ++seqno) {
-        const auto next = item(vbid, "k" + std::to_string(seqno), seqno);
-        disk_.broken = true;
-        EXPECT_FALSE(store(vbid, {next}, seqno));
-        disk_.broken = false;
-        EXPECT_TRUE(storesInTime(vbid, next));
-    }
-    disk_.broken = true;
-    EXPECT_FALSE(store(vbid, {item(vbid, "lost", 5)}, 5));
-    store_.reset();  // does not wait for the disk
-    disk_.broken = false;
-    open();
-    EXPECT_EQ(scan(vbid), (Docs{{1, "before"}, {2, "k2"}, {3, "k3"}, {4, "k4"}}));
-}
-
-TEST_F(RocksStoreTest, ADiskThatIsFullInTheBackgroundLosesNothing) {
-    const Vbid vbid{1};
-    disk_.fullForTables = true;  // the log has room; flushes from memory have none
-    const std::string value(64 << 10, 'v');
-    uint64_t stored = 0;
-    while (stored < 1000 &&
-           store(vbid,
-                 {item(vbid, "k" + std::to_string(stored), stored + 1, ItemOp::Mutation, value)},
-                 stored + 1)) {
-        ++stored;
-    }
-    ASSERT_GT(stored, 0U);
-    ASSERT_LT(stored, 1000U) << "the failure of a flush in the background is reported";
-    EXPECT_EQ(scan(vbid).size(), stored);
-    disk_.fullForTables = false;
-    EXPECT_TRUE(storesInTime(vbid, item(vbid, "last", stored + 1)));
-    open();
-    EXPECT_EQ(scan(vbid).size(), stored + 1);
-}
-
-TEST_F(RocksStoreTest, ALogThatCannotBeEmptiedKeepsItsContent) {
-    const Vbid vbid{1};
-    uint64_t seqno = 0;
-    for (auto* fault : {&disk_.fullForTables, &disk_.broken}) {
-        ++seqno;
-        ASSERT_TRUE(store(vbid, {item(vbid, "k" + std::to_string(seqno), seqno)}, seqno));
-        *fault = true;
-        EXPECT_FALSE(store_->emptyLog()) << "and it does not wait for the disk";
-        *fault = false;
-        open();
-        EXPECT_EQ(scan(vbid).size(), seqno);
-    }
-    EXPECT_TRUE(store_->emptyLog());
 }
 
 TEST_F(RocksStoreTest, DeletesAVBucketAndNoOther) {

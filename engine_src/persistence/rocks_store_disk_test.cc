@@ -1,0 +1,100 @@
+// A RocksStore whose disk is full or broken for a while: nothing that was acknowledged is lost.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "persistence/rocks_store_test_support.h"
+
+namespace kv {
+namespace {
+
+class RocksStoreDiskTest : public RocksStoreTest {
+  protected:
+    /// The item is stored at the latest when RocksDB has checked for free space again, which it
+    /// does every few seconds.
+    bool storesInTime(Vbid vbid, const ItemPtr& item) {
+        const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(5);
+        while (!store(vbid, {item}, item->seqno().get())) {
+            if (std::chrono::steady_clock::now() > limit) {
+                return false;
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+        return true;
+    }
+};
+
+TEST_F(RocksStoreDiskTest, AFullDiskRefusesTransactionsUntilThereIsRoom) {
+    const Vbid vbid{1};
+    EXPECT_TRUE(store(vbid, {item(vbid, "before", 1)}, 1));
+    disk_.full = true;
+    EXPECT_FALSE(store(vbid, {item(vbid, "full", 2)}, 2));
+    EXPECT_FALSE(store(vbid, {item(vbid, "full", 2)}, 2));
+    EXPECT_FALSE(store_->saveVbState(vbid, state(1)));
+    EXPECT_EQ(store_->stats().failedCommits, 3U);
+    EXPECT_EQ(scan(vbid), (Docs{{1, "before"}})) << "stored documents can still be read";
+    disk_.full = false;
+    EXPECT_TRUE(storesInTime(vbid, item(vbid, "full", 2)));
+    EXPECT_TRUE(store_->sync());
+    open();
+    EXPECT_EQ(scan(vbid), (Docs{{1, "before"}, {2, "full"}}));
+}
+
+TEST_F(RocksStoreDiskTest, WriteErrorsPassWithTheirCause) {
+    const Vbid vbid{1};
+    EXPECT_TRUE(store(vbid, {item(vbid, "before", 1)}, 1));
+    for (uint64_t seqno = 2; seqno <= 4; ++seqno) {
+        const auto next = item(vbid, "k" + std::to_string(seqno), seqno);
+        disk_.broken = true;
+        EXPECT_FALSE(store(vbid, {next}, seqno));
+        disk_.broken = false;
+        EXPECT_TRUE(storesInTime(vbid, next));
+    }
+    disk_.broken = true;
+    EXPECT_FALSE(store(vbid, {item(vbid, "lost", 5)}, 5));
+    store_.reset();  // does not wait for the disk
+    disk_.broken = false;
+    open();
+    EXPECT_EQ(scan(vbid), (Docs{{1, "before"}, {2, "k2"}, {3, "k3"}, {4, "k4"}}));
+}
+
+TEST_F(RocksStoreDiskTest, ADiskThatIsFullInTheBackgroundLosesNothing) {
+    const Vbid vbid{1};
+    disk_.fullForTables = true;  // the log has room; flushes from memory have none
+    const std::string value(64 << 10, 'v');
+    uint64_t stored = 0;
+    while (stored < 1000 &&
+           store(vbid,
+                 {item(vbid, "k" + std::to_string(stored), stored + 1, ItemOp::Mutation, value)},
+                 stored + 1)) {
+        ++stored;
+    }
+    ASSERT_GT(stored, 0U);
+    ASSERT_LT(stored, 1000U) << "the failure of a flush in the background is reported";
+    EXPECT_EQ(scan(vbid).size(), stored);
+    disk_.fullForTables = false;
+    EXPECT_TRUE(storesInTime(vbid, item(vbid, "last", stored + 1)));
+    open();
+    EXPECT_EQ(scan(vbid).size(), stored + 1);
+}
+
+TEST_F(RocksStoreDiskTest, ALogThatCannotBeEmptiedKeepsItsContent) {
+    const Vbid vbid{1};
+    uint64_t seqno = 0;
+    for (auto* fault : {&disk_.fullForTables, &disk_.broken}) {
+        ++seqno;
+        ASSERT_TRUE(store(vbid, {item(vbid, "k" + std::to_string(seqno), seqno)}, seqno));
+        *fault = true;
+        EXPECT_FALSE(store_->emptyLog()) << "and it does not wait for the disk";
+        *fault = false;
+        open();
+        EXPECT_EQ(scan(vbid).size(), seqno);
+    }
+    EXPECT_TRUE(store_->emptyLog());
+}
+
+}  // namespace
+}  // namespace kv
