@@ -7,9 +7,7 @@ import os
 import re
 import sqlite3
 import threading
-from dataclasses import replace
-from datetime import datetime, timedelta, timezone
-from pathlib import Path
+from datetime import timedelta, timezone
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -18,36 +16,10 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from perfrunner.errors import StoreError, TrialError, UsageError
-from perfrunner.results import BuildRecord, ExperimentRecord, ResultStore, TrialRecord, schema
-from perfrunner.results.files import raw_files
+from perfrunner.errors import StoreError, UsageError
+from perfrunner.results import BuildRecord, ResultStore, schema
 from perfrunner.results.schema import experiments
-
-NOW = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=timezone.utc)
-
-
-def experiment(identifier="e1", name="demo", minutes=0, **changes):
-    record = ExperimentRecord(
-        id=identifier, name=name, spec_json={"margins": {"ops_per_s": 0.01}}, spec_text="name: demo\n",
-        spec_path="demo.yaml", seed=2**62, created_at=NOW + timedelta(minutes=minutes), tool_version="0.1",
-        facts={"hosts": {"a": {"cpus": 2}}},
-    )  # fmt: skip
-    return replace(record, **changes)
-
-
-def trial(block=1, variant="glibc", **changes):
-    record = TrialRecord(
-        block=block, attempt=1, position=2, workload="pillowfight", bucket="persistent", variant=variant,
-        build_id="b1", status="ok", reason="", started_at=NOW, finished_at=NOW + timedelta(seconds=5),
-        metrics={"ops_per_s": 1.5e6}, facts={"note": "ü"}, raw_dir="e1/trials/x",
-    )  # fmt: skip
-    return replace(record, **changes)
-
-
-@pytest.fixture
-def store(tmp_path):
-    with ResultStore.open(tmp_path / "out") as opened:
-        yield opened
+from tests.support.records import NOW, experiment, plant, trial
 
 
 def test_everything_comes_back_as_it_went_in(store, tmp_path):
@@ -194,134 +166,6 @@ def test_threads_may_share_a_store(store):
     assert len(store.load("e1").trials) == 40
 
 
-def raw_files_of(tmp_path, **files):
-    directory = tmp_path / "trial"
-    directory.mkdir(exist_ok=True)
-    for name, text in files.items():
-        (directory / f"{name}.json").write_text(text)
-    return directory
-
-
-def test_raw_files_are_kept_by_content_for_whoever_reads(sharing, tmp_path):
-    """`sharing(out)` opens one store as the group whose results directory is `out`."""
-    left = raw_files_of(tmp_path, client="17", other="17", samples="x" * 3_000_000)
-    with sharing("a") as mine, sharing("b") as theirs:
-        for store, name in ((mine, "e1"), (theirs, "e2")):
-            store.create_experiment(experiment(name))
-            store.add_trial(name, trial(raw_dir=f"{name}/trials/x"))
-            store.keep_raw(name, f"{name}/trials/x", left)
-            store.keep_raw(name, f"{name}/trials/x", left)  # by a run that goes on
-        contents = [p for p in (tmp_path / "raw").rglob("*") if p.is_file()]
-        assert sorted(p.stat().st_size for p in contents) == [2, 3_000_000]
-        found = raw_files(theirs.load("e1"), "e1/trials/x")
-        assert {name: path.read_text()[:2] for name, path in found.items()} == {
-            "client.json": "17", "other.json": "17", "samples.json": "xx",
-        }  # fmt: skip
-        mine.delete("e1")
-        assert raw_files(mine.load("e2"), "e2/trials/x")["client.json"].read_text() == "17"
-        mine.delete("e2")
-    assert not [p for p in (tmp_path / "raw").rglob("*") if p.is_file()]
-
-
-def test_a_content_that_goes_while_it_is_kept_is_kept_again(sharing, tmp_path):
-    """The last other experiment that has it is removed between the copy and its row."""
-    left = raw_files_of(tmp_path, client="17")
-    with sharing("a") as mine, sharing("b") as theirs:
-        mine.create_experiment(experiment("e1"))
-        theirs.create_experiment(experiment("e2"))
-        theirs.keep_raw("e2", "e2/trials/x", left)
-        keep, asked = mine._contents.keep, []
-
-        class Late(type(mine._contents)):
-            def keep(self, directory):
-                found = keep(directory)
-                if not asked:
-                    theirs.delete("e2")
-                asked.append(directory)
-                return found
-
-        mine._contents = Late(mine._contents.directory)
-        mine.keep_raw("e1", "e1/trials/x", left)
-        assert raw_files(mine.load("e1"), "e1/trials/x")["client.json"].read_text() == "17"
-
-
-def test_the_groups_own_files_are_read_where_they_are(sharing, tmp_path):
-    with sharing("a") as store:
-        store.create_experiment(experiment())
-        store.add_trial("e1", trial())
-        with pytest.raises(TrialError, match="without raw files"):
-            raw_files(store.load("e1"), "e1/trials/x")
-        (tmp_path / "a" / "e1" / "trials" / "x").mkdir(parents=True)
-        (tmp_path / "a" / "e1" / "trials" / "x" / "client.json").write_text("1")
-        assert list(raw_files(store.load("e1"), "e1/trials/x")) == ["client.json"]
-
-
-def test_a_content_is_on_disk_before_its_name_and_its_row(sharing, tmp_path, monkeypatch):
-    """What a power cut at each moment would leave: no row names a file that was not synced under its name."""
-    left, done = raw_files_of(tmp_path, client="17"), []
-    fsync, replace_file = os.fsync, os.replace
-
-    def synced(fd):
-        done.append(("fsync", Path(f"/proc/self/fd/{fd}").readlink()))
-        fsync(fd)
-
-    def replaced(old, new):
-        done.append(("replace", Path(new)))
-        replace_file(old, new)
-
-    with sharing("a") as store:
-        store.create_experiment(experiment())
-        monkeypatch.setattr(os, "fsync", synced)
-        monkeypatch.setattr(os, "replace", replaced)
-        insertion = event.listens_for(store._engine, "before_cursor_execute")
-        insertion(lambda *a: done.append(("row", a[2])) if "INTO raw_files" in a[2] else None)
-        store.keep_raw("e1", "e1/trials/x", left)
-    (content,) = (p for p in (tmp_path / "raw").rglob("*") if p.is_file())
-    kinds = [kind for kind, _ in done]
-    renamed, row = kinds.index("replace"), kinds.index("row")
-    assert done[renamed][1] == content
-    assert done[renamed - 1][0] == "fsync"
-    assert done[renamed - 1][1].parent == content.parent, "the file under its temporary name"
-    synced_after = {path for kind, path in done[renamed:row] if kind == "fsync"}
-    assert {content.parent, content.parent.parent} <= synced_after
-
-
-def test_a_damaged_content_is_not_read_and_is_written_again(sharing, tmp_path):
-    left = raw_files_of(tmp_path, client="17")
-    with sharing("a") as store:
-        store.create_experiment(experiment())
-        store.keep_raw("e1", "e1/trials/x", left)
-        (content,) = (p for p in (tmp_path / "raw").rglob("*") if p.is_file())
-        content.write_bytes(b"\0\0")  # of the same size, as after a power cut
-        with pytest.raises(TrialError, match=r"client\.json is damaged"):
-            raw_files(store.load("e1"), "e1/trials/x")
-        store.create_experiment(experiment("e2"))
-        store.keep_raw("e2", "e2/trials/x", left)
-        assert content.read_text() == "17"
-        assert list(raw_files(store.load("e1"), "e1/trials/x")) == ["client.json"]
-
-
-def test_verify_finds_damaged_and_missing_files_wherever_they_are(store, tmp_path):
-    store.create_experiment(experiment())
-    for number in (1, 2, 3):
-        directory = tmp_path / "out" / "e1" / "trials" / str(number)
-        directory.mkdir(parents=True)
-        for name in ("client.json", "samples.jsonl"):
-            (directory / name).write_text(f"{number} {name}")
-        store.add_trial("e1", trial(block=number, raw_dir=f"e1/trials/{number}"))
-        if number < 3:
-            store.keep_raw("e1", f"e1/trials/{number}", directory)
-    whole = store.verify_raw("e1")
-    assert (whole.intact, whole.damaged, whole.missing) == (4, (), ())
-    assert whole.unrecorded == ("e1/trials/3",)
-    (tmp_path / "out/e1/trials/1/client.json").write_text("1 client.jsoM")
-    (tmp_path / "out/e1/trials/2/samples.jsonl").unlink()
-    broken = store.verify_raw("e1")
-    assert broken.intact == 2
-    assert broken.damaged == ("e1/trials/1/client.json",)
-    assert broken.missing == ("e1/trials/2/samples.jsonl",)
-
-
 @pytest.mark.parametrize("identifier", ["/etc", "../x", "a/b", "", ".hidden", "a\nb", "A" * 200])
 def test_an_experiment_id_that_is_no_name_is_not_read(store, identifier):
     """Somebody else may write to a shared store, and an id becomes a directory that is read and removed."""
@@ -331,43 +175,6 @@ def test_an_experiment_id_that_is_no_name_is_not_read(store, identifier):
     for read in (store.list, store.own, store.latest, lambda: store.load(identifier)):
         with pytest.raises(StoreError, match="is not an experiment id"):
             read()
-
-
-@pytest.mark.parametrize("raw_dir", ["/etc", "../x", "e1/../../x", "e1/\0"])
-def test_a_raw_directory_outside_the_results_is_not_read(store, raw_dir):
-    store.create_experiment(experiment())
-    with pytest.raises(StoreError, match="raw files"):
-        store.add_trial("e1", trial(raw_dir=raw_dir))
-    with pytest.raises(TrialError, match="raw files"):
-        raw_files(store.load("e1"), raw_dir)
-
-
-def test_a_content_whose_name_is_no_digest_is_not_read(sharing, tmp_path):
-    with sharing("a") as store:
-        store.create_experiment(experiment())
-        store.keep_raw("e1", "e1/trials/x", raw_files_of(tmp_path, client="17"))
-        plant(store, schema.raw_files.update(), sha256="../../../etc/passwd")
-        with pytest.raises(StoreError, match="is not a SHA-256"):
-            store.load("e1")
-        with pytest.raises(StoreError, match="is not a SHA-256"):
-            store.delete("e1")
-
-
-def plant(store, statement, **values):
-    """Write past the store, as anybody can who may write to its database."""
-    with store._engine.begin() as connection:
-        connection.execute(statement.values(**values))
-
-
-@pytest.fixture
-def sharing(tmp_path):
-    url = f"sqlite:///{tmp_path / 'shared.sqlite'}?raw={tmp_path / 'raw'}"
-    return lambda out: ResultStore.open(url, out=tmp_path / out)
-
-
-def test_raw_files_need_a_directory_that_every_group_finds(tmp_path):
-    with pytest.raises(StoreError, match="absolute"):
-        ResultStore.open(f"sqlite:///{tmp_path / 'x.sqlite'}?raw=here")
 
 
 def test_opening_what_is_not_there_or_not_ours(tmp_path):

@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfrunner.sources import Sources
 from perfrunner.spec.model import Spec
 
 ENGINE = {
@@ -94,3 +95,18 @@ def a_spec(**sources: dict[str, str] | None) -> Spec:
             "workloads": {"pf": {"type": "pillowfight", "items": 100, "duration": 3.0}},
         }
     )
+
+
+def text(sources: Sources, variant: str, file: str = "main.cc") -> str:
+    return (sources.path(variant) / file).read_text()
+
+
+def add_submodule(repo: Repo, source: Path) -> None:
+    """As engine_src/third, from a new repository at `source`; committed."""
+    inner = Repo(source)
+    inner.top.mkdir()
+    inner.git("init", "-q", "-b", "main")
+    (inner.top / "inner.cc").write_text("inner\n")
+    inner.commit("inner")
+    repo.git("submodule", "--quiet", "add", str(inner.top), "engine_src/third")
+    repo.commit("with a submodule")

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from scratch_repo import Repo, a_spec
+from scratch_repo import Repo, a_spec, text
 
-from perfrunner.bisect.search import Measured, Search
-from perfrunner.bisect.state import BisectState
 from perfrunner.build.identity import content_hash
 from perfrunner.errors import UsageError
 from perfrunner.sources import Sources, resolve_sources, restore_sources, same_variants
-from perfrunner.sources.git import Repository, run_git
 from perfrunner.sources.model import Distance, distance_of
 
 PATCH = """\
@@ -36,21 +30,6 @@ def state(repo: Repo) -> list[object]:
         p.relative_to(repo.top): p.read_bytes() for p in sorted(repo.top.rglob("*")) if p.is_file()
     }
     return [files, repo.git("status", "--porcelain"), repo.git("worktree", "list")]
-
-
-def text(sources: Sources, variant: str, file: str = "main.cc") -> str:
-    return (sources.path(variant) / file).read_text()
-
-
-def add_submodule(repo: Repo, source: Path) -> None:
-    """As engine_src/third, from a new repository at `source`; committed."""
-    inner = Repo(source)
-    inner.top.mkdir()
-    inner.git("init", "-q", "-b", "main")
-    (inner.top / "inner.cc").write_text("inner\n")
-    inner.commit("inner")
-    repo.git("submodule", "--quiet", "add", str(inner.top), "engine_src/third")
-    repo.commit("with a submodule")
 
 
 def test_revisions_tags_branches_and_a_tree(repo: Repo, cache: Path) -> None:
@@ -113,103 +92,6 @@ def test_distances(repo: Repo, cache: Path) -> None:
     assert distance.text == "2 commits ahead; 1 file, +2 -1 lines"
     back = resolve_sources(a_spec(x={"git": "feature/x"}, v1={"git": "v1"}), repo.engine, cache)
     assert back.distances["v1"].text == "0 commits ahead, 2 behind; 1 file, +1 -2 lines"
-
-
-def test_a_submodule_comes_along_and_a_dirty_one_is_refused(
-    repo: Repo, cache: Path, tmp_path: Path
-) -> None:
-    add_submodule(repo, tmp_path / "inner")
-    spec = a_spec(a=None, b={"git": "main"})
-    sources = resolve_sources(spec, repo.engine, cache)
-    assert text(sources, "b", "third/inner.cc") == "inner\n"
-    (repo.engine / "third" / "inner.cc").write_text("changed\n")
-    with pytest.raises(
-        UsageError, match=r"submodule engine_src/third of .* has uncommitted changes"
-    ):
-        resolve_sources(spec, repo.engine, cache)
-    repo.git("submodule", "--quiet", "deinit", "-f", "engine_src/third")
-    with pytest.raises(UsageError, match="submodule engine_src/third, which is not checked out"):
-        resolve_sources(spec, repo.engine, cache)
-
-
-def test_a_submodules_commit_that_was_never_fetched_is_named_with_its_remedy(
-    repo: Repo, cache: Path, tmp_path: Path
-) -> None:
-    add_submodule(repo, tmp_path / "inner")
-    nowhere = "1" * 40  # as after a pull without `git submodule update`
-    repo.git("update-index", "--cacheinfo", f"160000,{nowhere},engine_src/third")
-    repo.git("commit", "-q", "-m", "the submodule has moved on")
-    with pytest.raises(UsageError) as caught:
-        resolve_sources(a_spec(a={"git": "main~1"}, b={"git": "main"}), repo.engine, cache)
-    moved = repo.git("rev-parse", "--short=12", "main").strip()
-    assert caught.value.message == (
-        f"variant b: {moved} has the submodule engine_src/third at {nowhere[:12]},"
-        f" which {repo.engine / 'third'} does not have"
-    )
-    assert caught.value.hint == f"git -C {repo.engine / 'third'} fetch --all --tags"
-
-
-def test_what_a_user_has_configured_changes_nothing(
-    repo: Repo, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = a_spec(v1={"git": "v1"}, x={"git": "feature/x"})
-    plain = resolve_sources(spec, repo.engine, cache).record()
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / ".gitconfig").write_text(
-        "[log]\nshowSignature = true\n[color]\nui = always\n[core]\nautocrlf = true\neol = crlf\n"
-    )
-    monkeypatch.setenv("HOME", str(home))
-    assert resolve_sources(spec, repo.engine, tmp_path / "another cache").record() == plain
-
-
-def test_configuration_by_environment_reaches_git(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a CI says which directories are safe. What a hook's git hands down does not."""
-    config = tmp_path / "config"
-    config.write_text("[a]\nb = of a file\n")
-    for name, value in {
-        "GIT_CONFIG_GLOBAL": str(config),
-        "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_KEY_0": "a.c",
-        "GIT_CONFIG_VALUE_0": "of the environment",
-        "GIT_DIR": "/nowhere",
-        "GIT_INDEX_FILE": "/nowhere",
-    }.items():
-        monkeypatch.setenv(name, value)
-    asked = [run_git(repo.top, "config", key) for key in ("a.b", "a.c")]
-    assert asked == ["of a file\n", "of the environment\n"]
-
-
-class TestAShallowClone:
-    @pytest.fixture
-    def clone(self, repo: Repo, tmp_path: Path) -> Repo:
-        """It has v1 and feature/x, and not what joins them."""
-        made = Repo(tmp_path / "clone")
-        made.top.mkdir()
-        made.git("init", "-q")
-        made.git("fetch", "-q", "--depth=1", f"file://{repo.top}", "refs/tags/v1:refs/tags/v1")
-        made.git("fetch", "-q", "--depth=1", f"file://{repo.top}", "feature/x:refs/heads/x")
-        made.git("checkout", "-q", "x")
-        return made
-
-    def test_has_no_counts_of_commits(self, clone: Repo, cache: Path) -> None:
-        spec = a_spec(v1={"git": "v1"}, x={"git": "x"})
-        distance = resolve_sources(spec, clone.engine, cache).distances["x"]
-        assert (distance.ahead, distance.behind, distance.log) == (None, None, ())
-        assert distance.text == "commits not counted (the clone is shallow); 1 file, +2 -1 lines"
-
-    def test_is_named_where_a_bisection_finds_no_way(self, clone: Repo) -> None:
-        repository = Repository.around(clone.engine)
-        assert repository is not None
-        ends = [repository.commit(name).sha for name in ("v1", "x")]
-        search = Search(
-            repository, BisectState("s", "ops_per_s", *ends), lambda *_: Measured(), lambda: None
-        )
-        with pytest.raises(UsageError, match="is not an ancestor of") as caught:
-            list(search.run())
-        assert "this clone is shallow" in str(caught.value.hint)
 
 
 class TestWhatGitIgnores:
@@ -479,110 +361,3 @@ class TestRestored:
             match=r"copy is no longer in the build cache, and .* no longer has that content",
         ):
             restore_sources(record, repo.engine, cache, "e-1")
-
-
-def test_titles_and_file_names_that_are_not_utf_8(repo, cache):
-    repo.write(main_cc="latin\n")
-    Path(os.fsdecode(os.fsencode(repo.engine) + b"/caf\xe9.cc")).write_text("int x;\n")
-    repo.git("add", "-A")
-    message = repo.top / "message"
-    message.write_bytes("caf\xe9 ".encode("latin-1") + "größer\n".encode())
-    # git mends a message that is not in the encoding that it knows: this one it does not know.
-    repo.git("-c", "i18n.commitEncoding=x-unknown", "commit", "-q", "-F", str(message))
-    message.unlink()
-    spec = a_spec(base={"git": "v1"}, new={"git": "main"}, tree=None)
-    Path(os.fsdecode(os.fsencode(repo.engine) + b"/caf\xe9.cc")).write_text("int y;\n")
-    sources = resolve_sources(spec, repo.engine, cache)
-    assert sources.of["new"].title == "caf\N{REPLACEMENT CHARACTER} größer"
-    assert len(sources.of["tree"].dirty) == 1
-    distance = sources.distances["new"]
-    assert "caf\N{REPLACEMENT CHARACTER} größer" in distance.log[0]
-    json.dumps(sources.record(), ensure_ascii=False).encode()
-
-
-def test_git_speaks_english_to_users_of_other_languages(tmp_path, monkeypatch):
-    """LANGUAGE decides about messages before LC_ALL does, and git's are parsed."""
-    monkeypatch.setenv("LANGUAGE", "de")
-    alias = 'alias.language=!printf %s "$LANGUAGE"'
-    assert run_git(tmp_path, "-c", alias, "language") == ""
-    assert Repository.around(tmp_path) is None
-
-
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
-def test_git_is_read_alike_in_every_locale(repo, encoding):
-    repo.write(main_cc="more\n")
-    repo.commit("größer")
-    said = subprocess.run(
-        [sys.executable, "-c", "import sys; from pathlib import Path;"
-         "from perfrunner.sources.git import Repository;"
-         "print(ascii(Repository.around(Path(sys.argv[1])).commit('HEAD').title))", str(repo.engine)],
-        env={**os.environ, "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0",
-             "PYTHONIOENCODING": encoding, "PYTHONPATH": str(Path.cwd())},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert said.stdout.strip() == ascii("größer")
-
-
-def partial_clone(repo: Repo, tmp_path: Path) -> Path:
-    """A clone without blobs, but those of HEAD, whose remote has gone."""
-    repo.git("config", "uploadpack.allowFilter", "true")
-    clone = tmp_path / "partial"
-    repo.git("clone", "-q", "--filter=blob:none", f"file://{repo.top}", str(clone))
-    repo.git("remote", "set-url", "origin", "https://127.0.0.1:1/gone.git", at=clone)
-    return clone
-
-
-def test_a_partial_clone_is_refused_at_once_and_never_fetches(
-    repo: Repo, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clone = partial_clone(repo, tmp_path)
-    asked = tmp_path / "asked"
-    prompt = tmp_path / "askpass"
-    prompt.write_text(f"#!/bin/sh\ntouch {asked}\n")
-    prompt.chmod(0o755)
-    monkeypatch.setenv("GIT_ASKPASS", str(prompt))
-    monkeypatch.setenv("SSH_ASKPASS", str(prompt))
-    assert resolve_sources(a_spec(tree=None), clone / "engine_src", cache)
-    with pytest.raises(UsageError, match="is a partial clone and lacks content") as refused:
-        resolve_sources(a_spec(old={"git": "v1"}), clone / "engine_src", cache)
-    assert f"git -C {clone} archive -o /dev/null" in str(refused.value.hint)
-    assert not asked.exists()
-    repo.git("remote", "set-url", "origin", f"file://{repo.top}", at=clone)
-    repo.git("archive", "-o", "/dev/null", "v1", at=clone)
-    assert resolve_sources(a_spec(old={"git": "v1"}), clone / "engine_src", cache)
-
-
-def test_a_worktree_is_a_repository_like_any_other(repo: Repo, cache: Path, tmp_path: Path) -> None:
-    tree = tmp_path / "beside"
-    repo.git("worktree", "add", "-q", str(tree), "feature/x")
-    sources = resolve_sources(a_spec(old={"git": "v1"}, here=None), tree / "engine_src", cache)
-    assert text(sources, "old") == "one\n"
-    assert text(sources, "here") == "two\nthree\n"
-    assert sources.of["here"].title == "third"
-
-
-def test_a_repository_of_another_user_names_the_command_that_helps(
-    repo: Repo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
-    monkeypatch.setattr("perfrunner.sources.git._OFFLINE", {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"})
-    with pytest.raises(UsageError, match="it belongs to another user") as refused:
-        Repository.around(repo.engine)
-    assert refused.value.hint == f"git config --global --add safe.directory {repo.top}"
-
-
-def test_a_good_end_on_a_release_branch_is_replaced_by_the_merge_base(repo: Repo) -> None:
-    repo.git("checkout", "-q", "-b", "release", "v1")
-    repo.write(README_md="fixed\n")
-    repo.commit("release fix")
-    repository = Repository.around(repo.engine)
-    assert repository is not None
-    release, main, v1 = (repository.commit(name) for name in ("release", "main", "v1"))
-    assert repository.good_end(release, main) == v1
-    assert repository.good_end(v1, main) == v1
-    with pytest.raises(UsageError, match="is newer than"):
-        repository.good_end(main, v1)
-    repo.git("checkout", "-q", "--orphan", "other")
-    repo.commit("no ancestor")
-    with pytest.raises(UsageError, match="have no common ancestor"):
-        repository.good_end(repository.commit("other"), main)
