@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perfrunner.results import ExperimentData, ResultStore
 from tests.support.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -175,6 +176,12 @@ class Lab:
 
     def write_spec(self, **changes: object) -> None:
         self.spec_path.write_text(spec_text(self.work, **changes))
+
+    def stored(self) -> ExperimentData:
+        """What is stored of the only experiment."""
+        with ResultStore.open(self.out, create=False) as store:
+            (summary,) = store.list()
+            return store.load(summary.experiment.id)
 
     def start(
         self,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import textwrap
 from pathlib import Path
 
+from perfrunner.build import Artifact
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.variant import Variant
 
@@ -98,3 +100,10 @@ def variant(allocator: str = "system", name: str = "v", **fields: object) -> Var
         allocator=AllocatorSpec(name=allocator, options=given),
         **fields,
     )
+
+
+def says(artifact: Artifact) -> str:
+    """What the engine of the artifact prints."""
+    return subprocess.run(
+        [artifact.path / "bin" / "kv_engine"], capture_output=True, text=True, check=True
+    ).stdout.strip()

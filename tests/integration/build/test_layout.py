@@ -13,7 +13,7 @@ from perfrunner.build import Artifact, build_variant, relink
 from perfrunner.build.layout import relinked_id, shuffled
 from perfrunner.build.links import parse_commands
 from perfrunner.errors import BuildError
-from tests.support.tiny_engine import variant, write_engine
+from tests.support.tiny_engine import says, variant, write_engine
 
 pytestmark = pytest.mark.integration
 
@@ -47,10 +47,6 @@ def order(artifact: Artifact) -> list[str]:
     nm = subprocess.check_output(["nm", "-n", artifact.path / "bin/kv_engine"], text=True)
     names = [line.split()[-1] for line in nm.splitlines()]
     return [name for name in names if name.startswith("_Z") and "part_" in name]
-
-
-def says(artifact: Artifact) -> str:
-    return subprocess.check_output([artifact.path / "bin/kv_engine"], text=True).strip()
 
 
 def test_two_seeds_two_orders_and_nothing_else(base: Artifact) -> None:

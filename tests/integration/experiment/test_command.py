@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from perfrunner.build import place
 from perfrunner.cli import main
 from perfrunner.experiment.preflight import builds
-from perfrunner.results import ExperimentData, ResultStore
+from perfrunner.results import ResultStore
 from tests.support.fakes import PILLOWFIGHT, ROOT, Lab, variant
 from tests.support.worker import fakes
 
@@ -170,12 +170,6 @@ def test_the_command_of_a_report_names_the_commits_that_were_measured(
         assert plan_of(again) == ran
 
 
-def stored(lab: Lab) -> ExperimentData:
-    with ResultStore.open(lab.out, create=False) as store:
-        (summary,) = store.list()
-        return store.load(summary.experiment.id)
-
-
 def test_a_finished_run_gets_more_blocks(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.write_spec(blocks=1)
     assert invoke(lab, monkeypatch).exit_code == 0
@@ -183,17 +177,17 @@ def test_a_finished_run_gets_more_blocks(lab: Lab, monkeypatch: pytest.MonkeyPat
     extended = invoke(lab, monkeypatch, "--extend", "2", "--json")
     assert extended.exit_code == 0, extended.output
     document = json.loads(extended.stdout)
-    assert {t.block for t in stored(lab).trials} == {1, 2, 3}
+    assert {t.block for t in lab.stored().trials} == {1, 2, 3}
     assert document["facts"]["blocks"] == 3
     assert "--repeats 3" in document["facts"]["reproduce"]
     name = document["experiment"]
     words = ["run", "--resume", name, "--extend", "1", "--out", str(lab.out)]
     assert invoke_words(monkeypatch, words, lab).exit_code == 0, "the recorded spec will do"
-    assert {t.block for t in stored(lab).trials} == {1, 2, 3, 4}
+    assert {t.block for t in lab.stored().trials} == {1, 2, 3, 4}
     nothing = invoke_words(monkeypatch, ["run", "--resume", name, "--out", str(lab.out)], lab)
     assert nothing.exit_code == 2
     assert f"every trial of {name} is complete" in nothing.stderr
-    assert stored(lab).experiment.state == "done"
+    assert lab.stored().experiment.state == "done"
 
 
 def test_a_finished_run_with_failed_cases_is_finished(
@@ -207,7 +201,7 @@ def test_a_finished_run_with_failed_cases_is_finished(
     told = [line for line in failed.stderr.splitlines() if line.startswith("failed: ")]
     first = "block 1, changed · persistent · pf"
     assert told == [f"failed: {first} (and 2 more): the build failed: the compiler refused changed"]
-    data = stored(lab)
+    data = lab.stored()
     assert data.experiment.state == "done"
     again = [*words, "--resume", data.experiment.id]
     done = invoke_words(monkeypatch, again, lab)
@@ -215,7 +209,7 @@ def test_a_finished_run_with_failed_cases_is_finished(
     assert {(row["variant"], row["n"]) for row in json.loads(done.stdout)["results"]} == {
         ("base", 3), ("changed", 3), ("other", 3),
     }  # fmt: skip
-    redone = [t for t in stored(lab).trials if t.attempt == 2]
+    redone = [t for t in lab.stored().trials if t.attempt == 2]
     assert sorted((t.block, t.variant) for t in redone) == [
         (block, variant) for block in (1, 2, 3) for variant in variants
     ], "never one variant alone"
@@ -229,7 +223,7 @@ def test_a_cause_that_meets_every_trial_ends_the_run(
     assert result.exit_code == 3
     said = "stopped: 3 trials in a row failed with the same cause: the engine on here did not stop cleanly"
     assert said in result.stderr
-    data = stored(lab)
+    data = lab.stored()
     assert data.experiment.state == "failed", "it can be resumed"
     assert len(data.trials) == 6, "three groups of two"
 
@@ -248,7 +242,7 @@ def test_more_discarded_than_may_be_redone_end_the_run(
         "stopped: more than max_discarded = 1 cases are discarded; the last one: changed: "
         in result.stderr
     )
-    assert {t.block for t in stored(lab).trials} == {1, 2}
+    assert {t.block for t in lab.stored().trials} == {1, 2}
     resumed = invoke(lab, monkeypatch, "--resume")
     assert resumed.exit_code == 3, "the host is no better"
     assert "stopped: more than max_discarded = 1 cases are discarded" in resumed.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 
@@ -13,19 +12,13 @@ import pytest
 
 from perfrunner.domain import TrialKey
 from perfrunner.experiment.plan.order import make_plan
-from perfrunner.results import ExperimentData, ResultStore
+from perfrunner.results import ResultStore
 from perfrunner.spec import load_spec
 from perfrunner.spec.cpus import cpu_list
 from tests.support.fakes import APPEND, PILLOWFIGHT, Driver, Lab, variant
 from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.integration
-
-
-def stored(lab: Lab) -> ExperimentData:
-    with ResultStore.open(lab.out, create=False) as store:
-        (summary,) = store.list()
-        return store.load(summary.experiment.id)
 
 
 def planned(lab: Lab) -> tuple[TrialKey, ...]:
@@ -38,7 +31,7 @@ def test_a_whole_experiment_is_stored_with_all_that_it_left(lab: Lab) -> None:
     )
     code, driver = lab.run()
     assert (code, driver.stderr()) == (0, "")
-    data = stored(lab)
+    data = lab.stored()
     assert data.experiment.state == "done"
     assert data.experiment.facts["hosts"]["here"]["kernel"] == os.uname().release
     assert [build.variant for build in data.builds] == ["base", "changed"]
@@ -90,7 +83,7 @@ def test_the_exact_sequence_of_what_is_run_alone(lab: Lab) -> None:
         ("TrialStarted", second), *PHASES, ("TrialFinished", second),
         ("RunFinished", None),
     ]  # fmt: skip
-    assert {t.facts["schedule"] for t in stored(lab).trials} == {"sequential"}
+    assert {t.facts["schedule"] for t in lab.stored().trials} == {"sequential"}
 
 
 def test_the_exact_sequence_of_what_is_run_side_by_side(lab: Lab) -> None:
@@ -104,7 +97,7 @@ def test_the_exact_sequence_of_what_is_run_side_by_side(lab: Lab) -> None:
         ("RunFinished", None),
     ]  # fmt: skip
     assert driver.of("TrialStarted")[0]["others"] == [second]
-    one, other = stored(lab).trials
+    one, other = lab.stored().trials
     assert (one.variant, one.facts["slot"], one.group) == (first, 1, 1)
     assert (other.variant, other.facts["slot"], other.group) == (second, 2, 1)
     assert one.facts["variants"] == other.facts["variants"] == [first, second]
@@ -129,7 +122,7 @@ def test_variants_that_may_not_all_live_at_once_form_groups_with_the_baseline(la
     code, driver = lab.run()
     assert (code, driver.stderr()) == (0, "")
     groups: dict[int, set[str]] = {}
-    for trial in stored(lab).trials:
+    for trial in lab.stored().trials:
         groups.setdefault(trial.group, set()).add(trial.variant)
     assert sorted(groups) == [1, 2]
     assert groups[1] & groups[2] == {"base"}
@@ -140,8 +133,8 @@ def test_what_does_not_fit_into_memory_runs_alone_and_says_so(lab: Lab) -> None:
     lab.write_spec(blocks=1, limits={"memory": "100M"})
     code, _ = lab.run()
     assert code == 0
-    assert {t.group for t in stored(lab).trials} == {0}
-    grouping = stored(lab).experiment.facts["groupings"]["pf"]
+    assert {t.group for t in lab.stored().trials} == {0}
+    grouping = lab.stored().experiment.facts["groupings"]["pf"]
     assert grouping["schedule"] == "sequential"
     assert "a variant needs" in grouping["why"]
 
@@ -168,32 +161,11 @@ def test_on_one_cpu_engine_and_load_share_it(lab: Lab) -> None:
     one = min(os.sched_getaffinity(0))
     code, driver = lab.run(preexec_fn=lambda: os.sched_setaffinity(0, {one}))
     assert (code, driver.stderr()) == (0, "")
-    (host,) = stored(lab).experiment.facts["hosts"].values()
+    (host,) = lab.stored().experiment.facts["hosts"].values()
     assert host["cpus_allowed"] == str(one)
-    trials = stored(lab).trials
+    trials = lab.stored().trials
     assert [(t.status, t.group) for t in trials] == [("ok", 1), ("ok", 1)]
     assert {json.dumps(t.facts["cpus"]) for t in trials} == {'{"engine": "", "client": ""}'}
-
-
-def test_a_load_client_that_dies_fails_its_group_which_is_redone(lab: Lab) -> None:
-    lab.write_spec(blocks=1, variants={"base": variant(sleep=1), "changed": variant(sleep=1)})
-    driver = lab.start()
-    driver.wait_for("TrialPhase", phase="access")
-    clients: list[int] = []
-    while not clients:
-        assert driver.process.poll() is None, driver.stderr()
-        found = (line.split(" ", 1) for line in lab.processes())
-        clients = [
-            int(pid) for pid, command in found if "--variant=" in command and "-S" in command
-        ]
-    for pid in clients:
-        os.kill(pid, signal.SIGKILL)
-    assert driver.finish() == 3
-    trials = stored(lab).trials
-    assert [t.status for t in trials if t.attempt == 1] == ["failed", "failed"]
-    assert "pillowfight on here failed (killed by SIGKILL)" in trials[0].reason
-    assert [t.status for t in trials if t.attempt == 2] == ["ok", "ok"]
-    lab.assert_nothing_left()
 
 
 def test_every_trial_is_a_fresh_engine_process_in_the_order_of_the_plan(lab: Lab) -> None:
@@ -206,7 +178,7 @@ def test_every_trial_is_a_fresh_engine_process_in_the_order_of_the_plan(lab: Lab
     ]
     assert finished == wanted
     pids = set()
-    for trial in stored(lab).trials:
+    for trial in lab.stored().trials:
         stats = json.loads((lab.out / trial.raw_dir / "engine-stat.json").read_text())
         pids.add(stats[""]["pid"])
     assert len(pids) == len(wanted)
@@ -234,7 +206,7 @@ def test_the_password_is_nowhere_to_be_seen(lab: Lab) -> None:
 def test_reproduce_runs_by_itself(lab: Lab, schedule: str) -> None:
     lab.write_spec(blocks=1, schedule=schedule)
     assert lab.run()[0] == 0
-    trial = stored(lab).trials[0]
+    trial = lab.stored().trials[0]
     done = subprocess.run(
         ["bash", str(lab.out / trial.raw_dir / "reproduce.sh")],
         capture_output=True,
@@ -252,159 +224,13 @@ def test_reproduce_runs_by_itself(lab: Lab, schedule: str) -> None:
     lab.assert_nothing_left()
 
 
-def test_an_engine_that_is_killed_fails_its_trial_with_its_logs_and_the_rest_goes_on(
-    lab: Lab,
-) -> None:
-    lab.write_spec(
-        variants={
-            "base": variant(),
-            "changed": variant(die_in="access", once=lab.directory / "died", sleep=0.5),
-        },
-    )
-    code, _ = lab.run()
-    assert code == 3
-    data = stored(lab)
-    (failed,) = [t for t in data.trials if t.status == "failed"]
-    assert failed.variant == "changed"
-    assert "died during access (killed by SIGKILL)" in failed.reason
-    assert "fake engine dies in access" in failed.reason
-    assert failed.metrics == {}
-    logs = {path.name for path in (lab.out / failed.raw_dir).iterdir()}
-    assert {"engine.log", "reproduce.sh"} <= logs
-    (beside,) = [t for t in data.trials if t.status == "discarded"]
-    assert beside.variant == "base"
-    assert beside.reason.startswith("changed, in the same group, failed: ")
-    # its case is done again as a whole: both variants, next attempt
-    assert [(t.block, t.variant) for t in data.trials if t.attempt == 2] == [
-        (failed.block, v) for v in [t.variant for t in data.trials if t.attempt == 2]
-    ]
-    assert {t.variant for t in data.trials if t.attempt == 2} == {"base", "changed"}
-    assert sum(t.status == "ok" for t in data.trials) == 4
-    lab.assert_nothing_left()
-
-
-@pytest.mark.slow  # the healthy variants start in that time on a busy machine, too
-def test_a_variant_that_is_never_ready_costs_its_group_which_is_redone(lab: Lab) -> None:
-    stuck = variant(never_ready=1, once=lab.directory / "stuck")
-    lab.write_spec(blocks=1, variants={"base": variant(), "changed": stuck})
-    code, _ = lab.run(fakes={"start_timeout": 15})
-    assert code == 3
-    first = {t.variant: t for t in stored(lab).trials if t.attempt == 1}
-    assert first["changed"].status == "failed"
-    assert first["changed"].reason.startswith("the engine on here was not ready within 15 s: ")
-    assert "fake engine warms up for ever" in first["changed"].reason
-    assert first["base"].status == "discarded"
-    again = [t for t in stored(lab).trials if t.attempt == 2]
-    assert {(t.variant, t.status) for t in again} == {("base", "ok"), ("changed", "ok")}
-    lab.assert_nothing_left()
-
-
-def test_a_variant_that_always_crashes_does_not_cost_the_others_theirs(lab: Lab) -> None:
-    lab.write_spec(blocks=3, variants={"base": variant(), "changed": variant(die_in="start")})
-    code, _ = lab.run()
-    assert code == 3
-    data = stored(lab)
-    good = [t for t in data.trials if t.status == "ok"]
-    assert {t.variant for t in good} == {"base"}
-    assert sorted(t.block for t in good) == [1, 2, 3]
-    failed = [t for t in data.trials if t.variant == "changed"]
-    assert {t.status for t in failed} == {"failed"}
-    assert "died while it started" in failed[0].reason
-    assert "excluded from the group" in failed[-1].reason
-    lab.assert_nothing_left()
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "says"),
-    [
-        ({"misses": 3}, "3 misses (limit 0)"),
-        pytest.param({"errors": 2}, "2 errors (limit 0): etmpfail 2", marks=pytest.mark.long),
-        pytest.param({"lie": 5000}, "the server", marks=pytest.mark.long),
-    ],
-)
-def test_a_discarded_trial_makes_its_whole_case_be_redone(
-    lab: Lab, behaviour: dict[str, float], says: str
-) -> None:
-    lab.write_spec(
-        blocks=1,
-        limits={"max_discarded": 1},
-        variants={"base": variant(), "changed": variant(**behaviour, once=lab.directory / "once")},
-    )
-    code, driver = lab.run()
-    data = stored(lab)
-    discarded = [t for t in data.trials if t.status == "discarded"]
-    assert all(says in t.reason for t in discarded)
-    assert discarded[0].metrics  # kept, though they do not count
-    (event, *_) = driver.of("BlockDiscarded")
-    assert event["redo"] is True
-    again = [(t.variant, t.status) for t in data.trials if t.attempt == 2]
-    if "lie" in behaviour:  # it lies every time: the limit ends it
-        assert code == 3
-        assert len(discarded) == 2
-    else:
-        assert code == 0
-        assert len(discarded) == 1
-        assert sorted(again) == [("base", "ok"), ("changed", "ok")]
-
-
-def test_a_saturated_client_makes_no_trial_discarded_for_that_would_look_at_the_variant(
-    lab: Lab,
-) -> None:
-    lab.write_spec(
-        blocks=1,
-        limits={"max_discarded": 1},
-        variants={"base": variant(), "changed": variant(busy=0.99)},
-    )
-    code, _ = lab.run()
-    assert code == 0
-    trials = stored(lab).trials
-    assert {t.status for t in trials} == {"ok"}
-    assert {t.facts["client_busy"] for t in trials if t.variant == "changed"} == {0.99}
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "says"),
-    [({"exit": 7}, "did not stop cleanly (exit 7)"), ({"no_mapped": 1}, "")],
-)
-def test_an_unclean_stop_is_a_failure_and_a_missing_figure_is_none(
-    lab: Lab, behaviour: dict[str, int], says: str
-) -> None:
-    lab.write_spec(
-        blocks=1,
-        limits={"max_discarded": 0},
-        variants={"base": variant(), "changed": variant(**behaviour)},
-    )
-    code, _ = lab.run()
-    (trial,) = [t for t in stored(lab).trials if t.variant == "changed"]
-    if says:
-        assert (code, trial.status) == (3, "failed")
-        assert says in trial.reason
-    else:
-        assert (code, trial.status) == (0, "ok")
-        assert "fragmentation_mapped" not in trial.metrics
-        assert "fragmentation_rss" in trial.metrics
-
-
-def test_a_trial_that_takes_too_long_is_ended(lab: Lab) -> None:
-    lab.write_spec(
-        blocks=1,
-        limits={"trial_timeout": 20, "max_discarded": 0},
-        variants={"base": variant(), "changed": variant(sleep=3600)},
-    )
-    code, _ = lab.run()
-    assert code == 3
-    slow = next(t for t in stored(lab).trials if t.status == "failed")
-    assert "timed out in phase populate" in slow.reason
-    lab.assert_nothing_left()
-
-
 def test_each_variant_has_a_port_of_its_own_from_the_one_that_the_spec_names(lab: Lab) -> None:
     port = free_ports(2)
     lab.write_spec(blocks=1, engine={"vbuckets": 16, "quota_mb": 64, "port": port})
     code, driver = lab.run()
-    assert [t.reason for t in stored(lab).trials if t.status == "failed"] == []
+    assert [t.reason for t in lab.stored().trials if t.status == "failed"] == []
     assert (code, driver.stderr()) == (0, "")
-    by_slot = {t.facts["slot"]: t.facts["port"] for t in stored(lab).trials}
+    by_slot = {t.facts["slot"]: t.facts["port"] for t in lab.stored().trials}
     assert by_slot == {1: port, 2: port + 1}
 
 
@@ -426,7 +252,7 @@ def test_a_port_that_is_taken_meanwhile_is_said_clearly(lab: Lab) -> None:
     driver.wait_for("BuildProgress")
     with socket.create_server(("127.0.0.1", port)):
         assert driver.finish() == 3
-    failed = [t.reason for t in stored(lab).trials if t.status == "failed"]
+    failed = [t.reason for t in lab.stored().trials if t.status == "failed"]
     assert f"cannot listen on port {port}: Address already in use" in failed[0]
 
 
@@ -449,7 +275,7 @@ def test_a_build_that_fails_costs_only_its_variant(lab: Lab) -> None:
     code, driver = lab.run(fakes={"build_fails": ["changed"]})
     assert code == 3
     assert [event["variant"] for event in driver.of("BuildFailed")] == ["changed"]
-    data = stored(lab)
+    data = lab.stored()
     assert [t.status for t in data.trials if t.variant != "changed"] == ["ok"] * 4
     (first, second) = [t for t in data.trials if t.variant == "changed"]
     assert first.status == second.status == "failed"
@@ -466,8 +292,8 @@ def test_with_nothing_left_to_compare_nothing_is_run(lab: Lab, fails: list[str])
     last = fails[-1]
     assert driver.stderr().startswith(f"error: variant {last}: the compiler refused {last}")
     assert [event["variant"] for event in driver.of("BuildFailed")] == fails[:-1]
-    assert stored(lab).trials == ()
-    assert stored(lab).experiment.state == "failed"
+    assert lab.stored().trials == ()
+    assert lab.stored().experiment.state == "failed"
 
 
 def test_a_setting_that_does_not_read_back_stops_the_run_before_the_first_trial(lab: Lab) -> None:
@@ -476,7 +302,7 @@ def test_a_setting_that_does_not_read_back_stops_the_run_before_the_first_trial(
     assert code == 3
     assert "error: changed: opt.x should be 1 but reads 0" in driver.stderr()
     assert driver.of("TrialStarted") == []
-    assert stored(lab).trials == ()
+    assert lab.stored().trials == ()
 
 
 def test_two_runs_in_one_directory(lab: Lab) -> None:
@@ -487,7 +313,7 @@ def test_two_runs_in_one_directory(lab: Lab) -> None:
     assert code == 2
     assert f"in use by another run (pid {first.process.pid})" in second.stderr()
     assert first.finish() == 0
-    assert len(stored(lab).trials) == 4
+    assert len(lab.stored().trials) == 4
 
 
 @pytest.mark.long
@@ -498,7 +324,7 @@ def test_a_precision_ends_the_run_early_or_goes_on(lab: Lab) -> None:
     assert code == 0
     last = driver.of("Precision")[-1]
     assert (last["block"], last["decision"]) == (10, "stop")
-    assert max(t.block for t in stored(lab).trials) == 10
+    assert max(t.block for t in lab.stored().trials) == 10
 
 
 def test_what_sampling_costs_is_measured_once_at_the_end(lab: Lab) -> None:
@@ -510,7 +336,7 @@ def test_what_sampling_costs_is_measured_once_at_the_end(lab: Lab) -> None:
         "base",
         [["pf", "persistent"], ["app", "persistent"]],
     )
-    data = stored(lab)
+    data = lab.stored()
     assert len(data.trials) == 4, "no trial of the comparison"
     records = data.experiment.facts["sampling_check"]
     assert [(r["workload"], r["status"]) for r in records] == [("pf", "ok"), ("app", "ok")]
@@ -534,7 +360,7 @@ def test_a_run_that_was_killed_in_the_sampling_check_does_it_again(lab: Lab) -> 
     code, resumed = lab.run(resume=True)
     assert (code, resumed.stderr()) == (0, "")
     assert len(resumed.of("TrialStarted")) == 0
-    data = stored(lab)
+    data = lab.stored()
     assert data.experiment.state == "done"
     assert len(data.experiment.facts["sampling_check"]) == 1
     lab.assert_nothing_left()

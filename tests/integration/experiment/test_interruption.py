@@ -9,18 +9,11 @@ from collections import Counter
 
 import pytest
 
-from perfrunner.results import ExperimentData, ResultStore
 from tests.support.fakes import Driver, Lab, variant
 
 pytestmark = pytest.mark.integration
 
 SLOW = {"base": variant(sleep=0.4), "changed": variant(sleep=0.4)}
-
-
-def stored(lab: Lab) -> ExperimentData:
-    with ResultStore.open(lab.out, create=False) as store:
-        (summary,) = store.list()
-        return store.load(summary.experiment.id)
 
 
 def interrupt(driver: Driver, signum: int = signal.SIGINT) -> None:
@@ -29,7 +22,7 @@ def interrupt(driver: Driver, signum: int = signal.SIGINT) -> None:
 
 
 def assert_complete(lab: Lab, blocks: int = 2) -> None:
-    data = stored(lab)
+    data = lab.stored()
     assert data.experiment.state == "done"
     trials = Counter((t.block, t.variant) for t in data.trials)
     assert trials == {(b, v): 1 for b in range(1, blocks + 1) for v in ("base", "changed")}
@@ -61,7 +54,7 @@ def test_ctrl_c_in_each_phase(
     (told,) = driver.of("Interrupted")
     assert told["signal_name"] == "SIGINT"
     assert told["resume_command"].endswith("--resume")
-    data = stored(lab)
+    data = lab.stored()
     assert data.experiment.state == "interrupted"
     finished = len(driver.of("TrialFinished"))
     assert len(data.trials) == finished
@@ -90,7 +83,7 @@ def test_the_second_ctrl_c_does_not_wait_for_a_stubborn_engine(lab: Lab) -> None
     time.sleep(0.3)
     interrupt(driver)
     lab.assert_nothing_left()
-    assert stored(lab).experiment.state == "interrupted"
+    assert lab.stored().experiment.state == "interrupted"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +107,7 @@ def test_sigkill_and_resume_repeats_at_most_the_trial_in_flight(lab: Lab, moment
         time.sleep(0.1)
     os.kill(driver.process.pid, signal.SIGKILL)
     assert driver.finish() == -signal.SIGKILL
-    before = len(stored(lab).trials)
+    before = len(lab.stored().trials)
     assert before in (1, 2, 3)
     code, again = lab.run(resume=True)
     assert code == 0, again.stderr()
@@ -137,7 +130,7 @@ def test_killed_again_and_again_it_still_gets_done(lab: Lab) -> None:
         os.kill(driver.process.pid, signal.SIGKILL)
         driver.finish()
         resume = True
-        if len(stored(lab).trials) == 6:
+        if len(lab.stored().trials) == 6:
             break
     code, last = lab.run(resume=True)
     assert code in (0, 2), last.stderr()  # 2: the last kill came after the end

@@ -18,7 +18,6 @@ from perfrunner.hosts import open_host
 from perfrunner.measure import cpu_profile as perf
 from perfrunner.measure.cpu_profile import check_perf
 from perfrunner.report import build_report, write_html
-from perfrunner.results import ExperimentData, ResultStore
 from perfrunner.spec.cluster import HostSpec
 from tests.integration.sshd import raised_sshd
 from tests.support.built import built
@@ -32,12 +31,6 @@ BASE = "front-end;kv::run(int);cold 4\nfront-end;kv::run(int);hot 1\n"
 CHANGED = "front-end;kv::run(int);cold 4\nfront-end;kv::run(int);hot 4\n"
 
 
-def stored(lab: Lab) -> ExperimentData:
-    with ResultStore.open(lab.out, create=False) as store:
-        (summary,) = store.list()
-        return store.load(summary.experiment.id)
-
-
 @pytest.mark.parametrize(
     "schedule", ["interleaved", pytest.param("sequential", marks=pytest.mark.long)]
 )
@@ -48,7 +41,7 @@ def test_each_variant_is_profiled_once_more_at_the_end(lab: Lab, schedule: str) 
     (event,) = driver.of("Profiling")
     assert (event["variants"], event["cases"]) == (["base", "changed"], [["pf", "persistent"]])
     assert driver.events.index(event) > driver.events.index(driver.of("TrialFinished")[-1])
-    data = stored(lab)
+    data = lab.stored()
     assert len(data.trials) == 4, "no trial of the comparison"
     records = data.experiment.facts["profiles"]
     assert [(r["variant"], r["status"], r["samples"]) for r in records] == [
@@ -76,7 +69,7 @@ def test_every_trial_of_a_workload_with_profile_blocks_keeps_its_profile(lab: La
     code, driver = lab.run(fakes={"perf": str(write_perf(lab.directory, hot=40))})
     assert (code, driver.stderr()) == (0, "")
     assert not driver.of("Profiling")
-    data = stored(lab)
+    data = lab.stored()
     assert "profiles" not in data.experiment.facts
     assert len(data.trials) == 6
     for trial in data.trials:
@@ -130,7 +123,7 @@ def test_a_perf_that_dies_costs_the_profile_and_nothing_else(lab: Lab) -> None:
     code, driver = lab.run(fakes={"perf": str(perf)})
     assert code == 0
     assert [e["message"] for e in driver.of("Warned") if "no profile of base" in e["message"]]
-    data = stored(lab)
+    data = lab.stored()
     assert {t.status for t in data.trials} == {"ok"}
     records = data.experiment.facts["profiles"]
     assert "failed" in {r["status"] for r in records}
@@ -155,7 +148,7 @@ def test_a_run_that_was_killed_while_it_profiled_does_it_again(lab: Lab) -> None
     code, resumed = lab.run(resume=True, fakes=fakes)
     assert (code, resumed.stderr()) == (0, "")
     assert not resumed.of("TrialStarted")
-    assert [r["status"] for r in stored(lab).experiment.facts["profiles"]] == ["ok", "ok"]
+    assert [r["status"] for r in lab.stored().experiment.facts["profiles"]] == ["ok", "ok"]
     lab.assert_nothing_left()
 
 
@@ -236,7 +229,7 @@ def test_the_real_engine_under_the_real_perf(lab: Lab, artifact: str, tmp_path: 
     )
     code, driver = lab.run(fakes={"artifact": artifact})
     assert (code, driver.stderr()) == (0, "")
-    data = stored(lab)
+    data = lab.stored()
     records = data.experiment.facts["profiles"]
     assert [r["status"] for r in records] == ["ok"] * 6, [r.get("reason") for r in records]
     assert min(r["samples"] for r in records) >= 1  # on a busy host perf gets few

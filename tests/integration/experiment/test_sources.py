@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "sources"))  # impor
 
 from scratch_repo import Repo, make_repo
 
-from perfrunner.results import ExperimentData, ResultStore
+from perfrunner.results import ResultStore
 from tests.support.fakes import Lab, variant
 
 pytestmark = pytest.mark.integration
@@ -23,12 +23,6 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
     return make_repo(tmp_path / "repo")
-
-
-def stored(lab: Lab) -> ExperimentData:
-    with ResultStore.open(lab.out, create=False) as store:
-        (summary,) = store.list()
-        return store.load(summary.experiment.id)
 
 
 def built(driver) -> list[str]:
@@ -51,7 +45,7 @@ def test_a_source_that_changes_in_mid_run_changes_no_variant(lab: Lab, repo: Rep
     assert built(again) == ["base of two", "changed of two"], "the copy, not what lies there now"
     warnings = [event["message"] for event in again.of("Warned")]
     assert any("has changed since fake-" in text for text in warnings), warnings
-    builds = stored(lab).builds
+    builds = lab.stored().builds
     assert {b.provenance["source"]["title"] for b in builds} == {"second"}
     assert {b.provenance["source"]["dirty"] == [] for b in builds} == {True}
 
@@ -85,7 +79,7 @@ def test_revisions_as_variants_are_driven_by_the_tools_of_the_source_in_use(
     assert [line.replace("\n", "/") for line in built(driver)] == [
         "load-tools of two", "base of one", "changed of two/three",
     ]  # fmt: skip
-    recorded = stored(lab).experiment.facts["sources"]
+    recorded = lab.stored().experiment.facts["sources"]
     only = [event["line"] for event in driver.of("BuildProgress") if "only " in event["line"]]
     assert only == ["only append consistency_checker kvctl pillowfight", *["only kv_engine"] * 2]
     assert recorded["variants"]["base"]["title"] == "first"
@@ -107,7 +101,7 @@ def test_a_revision_that_cannot_be_checked_costs_only_itself(lab: Lab, repo: Rep
     assert "old is not measured: old: opt.x should be 1 but reads 0" in [
         event["message"] for event in driver.of("Warned")
     ]
-    data = stored(lab)
+    data = lab.stored()
     assert data.experiment.state == "done"
     assert {t.status for t in data.trials if t.variant != "old"} == {"ok"}
     old = [t for t in data.trials if t.variant == "old"]
@@ -126,7 +120,7 @@ def test_a_settings_check_that_leaves_nothing_to_compare_ends_the_run(
     code, driver = lab.run(fakes={"engine_src": str(repo.engine), "settings_check_fails": fails})
     assert code == 3
     assert f"error: {fails[0]}: opt.x should be 1 but reads 0" in driver.stderr()
-    assert stored(lab).trials == ()
+    assert lab.stored().trials == ()
 
 
 def test_a_bad_source_ends_with_2_before_anything_starts(lab: Lab, repo: Repo) -> None:

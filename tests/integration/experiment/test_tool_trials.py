@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.report import build_report, render
-from perfrunner.results import ExperimentData, ResultStore, TrialRecord
+from perfrunner.results import TrialRecord
 from tests.support.fakes import PILLOWFIGHT, Lab, variant
 from tests.support.waiting import until
 
@@ -28,12 +28,6 @@ TEN = "CheckpointBench/GetCursorsToDrop/10"
 PRIMARY = [TEN, "CheckpointBench/GetCursorsToDrop/growth"]
 
 
-def stored(lab: Lab) -> ExperimentData:
-    with ResultStore.open(lab.out, create=False) as store:
-        (summary,) = store.list()
-        return store.load(summary.experiment.id)
-
-
 def kept(lab: Lab, trial: TrialRecord) -> Path:
     return lab.out / trial.raw_dir
 
@@ -48,7 +42,7 @@ def test_a_tool_is_measured_beside_a_server_and_starts_no_engine(lab: Lab) -> No
     )
     code, driver = lab.run()
     assert (code, driver.stderr()) == (0, "")
-    data = stored(lab)
+    data = lab.stored()
     tools = [t for t in data.trials if t.workload == "bench"]
     assert [t.bucket for t in tools] == ["-", "-"]
     assert {t.variant: t.metrics[TEN] for t in tools} == {"base": 1000.0, "changed": 500.0}
@@ -76,7 +70,7 @@ def test_programs_side_by_side_take_turns_and_each_trial_keeps_its_part(lab: Lab
     )
     code, driver = lab.run()
     assert (code, driver.stderr()) == (0, "")
-    trials = {t.variant: t for t in stored(lab).trials}
+    trials = {t.variant: t for t in lab.stored().trials}
     assert {v: t.metrics[TEN] for v, t in trials.items()} == pytest.approx(
         {"base": 1000.0, "changed": 500.0}
     )
@@ -112,7 +106,7 @@ def test_a_program_that_fails_beside_others_is_the_one_that_is_named(
     )
     code, _ = lab.run()
     assert code == 3
-    by_variant = {t.variant: t for t in stored(lab).trials}
+    by_variant = {t.variant: t for t in lab.stored().trials}
     assert by_variant["bad"].status == "failed"
     assert reason in by_variant["bad"].reason
     assert by_variant["base"].status == "discarded"
@@ -130,7 +124,7 @@ def test_a_conductors_reproduce_script_writes_its_plan_again(lab: Lab) -> None:
     again = lab.directory / "again"
     again.mkdir()
     done = subprocess.run(
-        ["bash", str(kept(lab, stored(lab).trials[0]) / "reproduce.sh")],
+        ["bash", str(kept(lab, lab.stored().trials[0]) / "reproduce.sh")],
         env={"PATH": "/usr/bin:/bin", "OUT": str(again), "TMPDIR": "/tmp"},
         check=False,
         timeout=300,
@@ -151,7 +145,7 @@ def test_every_figure_of_a_tool_is_a_row_of_the_report(lab: Lab) -> None:
     )
     code, _ = lab.run()
     assert code == 0
-    report = build_report(stored(lab))
+    report = build_report(lab.stored())
     rows = {row.metric.id: row for row in report.comparison.rows}
     assert rows[TEN].primary
     assert rows["CheckpointBench/GetCursorsToDrop/growth"].primary
@@ -165,7 +159,7 @@ def test_its_reproduce_script_runs_the_program_again(lab: Lab) -> None:
         workloads={"bench": BENCH}, variants={"base": variant(bench_ns=3)}, blocks=1, primary=[TEN]
     )
     assert lab.run()[0] == 0
-    (trial,) = stored(lab).trials
+    (trial,) = lab.stored().trials
     again = lab.directory / "again"
     again.mkdir()
     subprocess.run(
@@ -200,7 +194,7 @@ def test_a_program_that_fails_fails_the_trial_and_its_log_is_kept(
     )
     code, _ = lab.run()
     assert code == 3
-    by_variant = {t.variant: t for t in stored(lab).trials}
+    by_variant = {t.variant: t for t in lab.stored().trials}
     assert by_variant["base"].status == "ok"
     assert by_variant["bad"].status == "failed"
     assert reason in by_variant["bad"].reason
@@ -219,7 +213,7 @@ def test_a_program_built_otherwise_than_its_variant_fails_the_trial(lab: Lab) ->
     )
     code, _ = lab.run()
     assert code == 3
-    failed = {t.reason for t in stored(lab).trials if t.status == "failed"}
+    failed = {t.reason for t in lab.stored().trials if t.status == "failed"}
     assert failed == {"variant walk: options.cursor_drop: asked for walk, the engine has compare"}
 
 
@@ -233,7 +227,7 @@ def test_a_program_without_end_is_stopped_at_the_trials_time_out(lab: Lab) -> No
     )
     code, _ = lab.run()
     assert code == 3
-    failed = {t.reason for t in stored(lab).trials if t.status == "failed"}
+    failed = {t.reason for t in lab.stored().trials if t.status == "failed"}
     assert failed == {"the trial timed out in phase measure (checkpoint_bench)"}
     lab.assert_nothing_left()
 
@@ -258,4 +252,4 @@ def test_ctrl_c_ends_the_program_at_once_and_resume_goes_on(lab: Lab) -> None:
         primary=[TEN],
     )
     assert lab.run(resume=True)[0] == 0
-    assert [t.status for t in stored(lab).trials] == ["ok", "ok"]
+    assert [t.status for t in lab.stored().trials] == ["ok", "ok"]
