@@ -22,8 +22,7 @@ import numpy as np
 from perfrunner.analysis.estimate import adjust
 from perfrunner.analysis.inference import special, t_critical
 from perfrunner.analysis.model import ALPHA
-from perfrunner.measure.cpu_profile import KERNEL_MARK
-from perfrunner.measure.hardware_counters import CPU_TIME, EVENTS
+from perfrunner.measure.cpu_profile import CPU_TIME, EVENTS, KERNEL_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +56,7 @@ K = TypeVar("K", Place, str)
 class ProfiledTrial:
     """The profile of a trial and its CPU time per operation in µs (1 if unknown: all values are shares).
 
-    `events` are hardware events and CPU time in ns (`hardware_counters.CPU_TIME`) during the profile.
+    `events` are hardware events and CPU time in ns (`cpu_profile.CPU_TIME`) during the profile.
     """
 
     stacks: Folded

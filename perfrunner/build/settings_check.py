@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING
 from perfrunner.domain import not_checked
 from perfrunner.errors import HostError, SettingsCheckError
 from perfrunner.hosts.process import foreign_variables
-from perfrunner.spec.allocator import SYSTEM
-from perfrunner.spec.settings_check import ALLOCATOR, OPTIONS, PARAMS
+from perfrunner.spec.allocator import SYSTEM, TUNABLES, asked_tunables
 from perfrunner.spec.suggest import did_you_mean
 from perfrunner.spec.switches import stat_key
-from perfrunner.spec.tunables import TUNABLES, asked_tunables
-from perfrunner.spec.variant import Variant
+from perfrunner.spec.variant import ALLOCATOR, OPTIONS, PARAMS, Variant
 
 if TYPE_CHECKING:
     from perfrunner.hosts import Host, Process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import (
@@ -15,14 +16,12 @@ from pydantic import (
 )
 
 from perfrunner.errors import UsageError
-from perfrunner.spec.allocator import SYSTEM, AllocatorSpec
-from perfrunner.spec.base import Piece, ScalarText, VariantName, items_error, matching
+from perfrunner.spec.allocator import SYSTEM, AllocatorSpec, env_problems
+from perfrunner.spec.base import ListAsTuple, Piece, ScalarText, VariantName, items_error, matching
 from perfrunner.spec.params import wrong_params
 from perfrunner.spec.server import ServerSpec
-from perfrunner.spec.settings_check import SettingsCheckSpec
 from perfrunner.spec.source import SourceSpec
 from perfrunner.spec.switches import checked_options
-from perfrunner.spec.tunables import env_problems
 
 ParamName = Annotated[str, matching(r"[a-z][a-z0-9_]*", "a parameter name of a-z, 0-9 and '_'")]
 ParamValue = Annotated[
@@ -55,6 +54,48 @@ def check_params(params: dict[str, str]) -> dict[str, str]:
     if wrong := wrong_params(params):
         raise items_error(wrong)
     return params
+
+
+ALLOCATOR, OPTIONS, PARAMS = "allocator", "options", "params"
+_KEY = r"\.[a-z][a-z0-9_]*"
+SettingName = Annotated[
+    str,
+    matching(
+        rf"allocator(\.name|\.version|\.options({_KEY})?)?|(options|params)({_KEY})?",
+        "a setting as the settings check names it (options.NAME, params.NAME, allocator.name, allocator.version,"
+        " allocator.options.NAME) or a kind of them (options, params, allocator, allocator.options)",
+    ),
+]
+
+
+class SettingsCheckSpec(Piece):
+    """The settings, or kinds of settings, that the settings check may skip.
+
+        settings_check: {skip: [options.ht_stats, allocator.version]}     single settings
+        settings_check: {skip: [allocator]}                               all settings of a kind
+
+    An older engine may not report all settings that today's engine reports. A skipped setting that the engine reports
+    is checked anyway. The report lists the settings that were not checked and marks the variant.
+    """
+
+    skip: Annotated[tuple[SettingName, ...], ListAsTuple, Field(min_length=1)]
+
+    def skips(self, setting: str) -> bool:
+        """Tell whether this setting, or its kind, is listed."""
+        return any(setting == name or setting.startswith(f"{name}.") for name in self.skip)
+
+    def problems(self, options: Mapping[str, str], allocator: Mapping[str, str]) -> dict[str, str]:
+        """Return an error for each listed build or allocator option that the variant does not set.
+
+        Params are not checked, because they may be those of the spec.
+        """
+        given = {f"{OPTIONS}.{name}" for name in options}
+        given |= {f"{ALLOCATOR}.{OPTIONS}.{name}" for name in allocator}
+        return {
+            name: f"expected a setting of this variant; got {name}, which it does not set"
+            for name in self.skip
+            if f".{OPTIONS}." in f".{name}" and name not in given
+        }
 
 
 class Variant(Piece):

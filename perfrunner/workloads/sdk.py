@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from perfrunner.children import python_archive
-from perfrunner.measure.client import merge_reports, parse_report
+from perfrunner.errors import TrialError
+from perfrunner.measure.client import SCHEMA, merge_reports, parse_report
 from perfrunner.measure.counters import cross_check
 from perfrunner.measure.memory import memory_metrics
-from perfrunner.measure.verified import check_verified
 from perfrunner.measure.window import steady_window
 from perfrunner.spec.workloads import SdkSpec
 from perfrunner.workloads.bench import ClientProgram, Group, Measured, ServerBench, Share
@@ -175,3 +176,46 @@ def access_arguments(spec: SdkSpec, bench: ServerBench, share: Share) -> list[st
         _, operations = share.slice_of(spec.operations)
         arguments.append(f"--num-ops={operations}")
     return arguments
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The result of a verification. `examples` describe the first of the `wrong` documents."""
+
+    documents: int
+    wrong: int
+    examples: tuple[str, ...] = ()
+
+
+def parse_verified(text: str, where: str) -> Verified:
+    """Parse a report. Raises TrialError, which names `where`."""
+    try:
+        document = json.loads(text)
+        result = document["verify"]
+        if (document["tool"], document["schema"]) != ("sdk", SCHEMA):
+            raise ValueError(f"tool {document['tool']!r}, schema {document['schema']!r}")
+        return Verified(
+            int(result["documents"]), int(result["wrong"]), tuple(map(str, result["examples"]))
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise TrialError(f"{where} is not a report of a verification: {error!r}") from None
+
+
+def check_verified(
+    reports: Mapping[str, str], items: int, when: str, wanted: str = "as last written"
+) -> int:
+    """Return the number of documents compared by all processes.
+
+    `reports` are texts by file name. `when` describes the moment of the check for messages. Raises
+    TrialError, with examples, if a document is not as `wanted`, or if not all `items` were compared.
+    """
+    results = [parse_verified(text, name) for name, text in reports.items()]
+    documents, wrong = sum(r.documents for r in results), sum(r.wrong for r in results)
+    if wrong:
+        shown = [example for r in results for example in r.examples][:3]
+        raise TrialError(
+            f"{when}, {wrong} of {documents} documents are not {wanted}: {'; '.join(shown)}"
+        )
+    if documents != items:
+        raise TrialError(f"{when}, {documents} of {items} documents were compared")
+    return documents

@@ -10,9 +10,8 @@ from typing import Literal
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.bench import Bench
 from perfrunner.experiment.trial.nodes import Sampled
-from perfrunner.measure.verified import check_verified
 from perfrunner.workloads.bench import Share
-from perfrunner.workloads.sdk import sdk_program
+from perfrunner.workloads.sdk import check_verified, sdk_program
 
 SAMPLE = "sample"  # name of the file on a load client
 

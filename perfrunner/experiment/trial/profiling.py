@@ -26,13 +26,15 @@ from perfrunner.measure.cpu_profile import (
     FREQUENCY,
     Folded,
     added,
+    added_counts,
     fetch_folded,
     is_full,
+    parse_stat,
     record_command,
     recorded_event,
     script_command,
+    stat_command,
 )
-from perfrunner.measure.hardware_counters import added_counts, parse_stat, stat_command
 from perfrunner.results.profiles import PROFILE_FILE
 
 STOP_GRACE_S = 20.0  # perf has to write its data

@@ -13,8 +13,8 @@ from perfrunner.build.settings_check import (
 from perfrunner.domain import unchecked
 from perfrunner.errors import SettingsCheckError
 from perfrunner.spec.allocator import AllocatorSpec
-from perfrunner.spec.settings_check import SettingsCheckSpec
 from perfrunner.spec.source import SourceSpec
+from perfrunner.spec.variant import SettingsCheckSpec
 from tests.support.tiny_engine import variant
 
 

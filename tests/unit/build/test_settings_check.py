@@ -14,8 +14,8 @@ from perfrunner.errors import SettingsCheckError
 from perfrunner.hosts import Host, open_host
 from perfrunner.spec.cluster import HostSpec
 from perfrunner.spec.model import EngineSpec
-from perfrunner.spec.settings_check import SettingsCheckSpec
 from perfrunner.spec.source import SourceSpec
+from perfrunner.spec.variant import SettingsCheckSpec
 from tests.support.tiny_engine import variant
 
 ENGINE = """#!{python}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfrunner.measure.hardware_counters import added_counts, parse_stat, stat_command
+from perfrunner.measure.cpu_profile import added_counts, parse_stat, stat_command
 
 COUNTED = """\
 # started on Sat Nov 28 13:40:46 2026

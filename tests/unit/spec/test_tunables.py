@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from perfrunner.spec.allocator import AllocatorSpec
-from perfrunner.spec.tunables import asked_tunables
+from perfrunner.spec.allocator import AllocatorSpec, asked_tunables
 from perfrunner.spec.variant import Variant
 
 

@@ -10,12 +10,11 @@ import pytest
 
 from perfrunner.errors import TrialError
 from perfrunner.measure.samples import Sample
-from perfrunner.measure.verified import Verified, parse_verified
 from perfrunner.spec.metrics import is_metric
 from perfrunner.spec.workloads import SdkSpec
 from perfrunner.workloads.bench import Arguments, ClientProgram, Share
 from perfrunner.workloads.registry import scenario_for
-from perfrunner.workloads.sdk import sdk_program
+from perfrunner.workloads.sdk import Verified, parse_verified, sdk_program
 
 CLIENTS = 2
 H = {"count": 2, "mean": 1500.0, "max": 2000, "buckets": [[1000, 1], [2000, 1]]}
