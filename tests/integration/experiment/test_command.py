@@ -152,7 +152,11 @@ def test_the_command_of_a_report_names_the_commits_that_were_measured(
     repo = make_repo(lab.directory / "repo")
     shas = {name: repo.git("rev-parse", "--short=12", name).strip() for name in ("v1", "main")}
     lab.write_spec(
-        blocks=1, workloads={"pf": PILLOWFIGHT}, variants={"base": variant()}, baseline="base"
+        blocks=1,
+        workloads={"pf": PILLOWFIGHT},
+        variants={"base": variant()},
+        baseline="base",
+        relink="never",  # the fake build is not linked
     )
     ab = ["ab", "v1", "main", "--spec", str(lab.spec_path), "--out", str(lab.out)]
     run = ["run", "spec.yaml", "--source", "base=main", "--out", str(lab.out)]
