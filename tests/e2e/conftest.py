@@ -1,6 +1,4 @@
-"""The whole tool on the real engine. The build cache outlives the tests (build/perfrunner-cache): only the first run
-of a source compiles.
-"""
+"""The whole tool on the real engine."""
 
 from __future__ import annotations
 
@@ -17,9 +15,9 @@ import pytest
 
 from perfrunner.results import ExperimentData, ResultStore
 from perfrunner.spec.switches import Switch, own_table
+from tests.support.built import CACHE
 from tests.support.fakes import ROOT, Lab
 
-CACHE = Path(os.environ.get("PERFRUNNER_CACHE", ROOT / "build" / "perfrunner-cache"))
 BUILD_TIMEOUT_S = 1500
 
 WORKLOADS = {

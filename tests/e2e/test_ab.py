@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import BUILD_TIMEOUT_S, CACHE
+from tests.e2e.conftest import BUILD_TIMEOUT_S
+from tests.support.built import CACHE
 from tests.support.fakes import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.timeout(BUILD_TIMEOUT_S + 300)]

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import BUILD_TIMEOUT_S, CACHE
+from tests.e2e.conftest import BUILD_TIMEOUT_S
+from tests.support.built import CACHE
 from tests.support.fakes import ROOT
 
 pytestmark = [

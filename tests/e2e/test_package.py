@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import BUILD_TIMEOUT_S, CACHE, RealLab
+from tests.e2e.conftest import BUILD_TIMEOUT_S, RealLab
+from tests.support.built import CACHE
 from tests.support.wheel import Installed, build_wheel, install_wheel, project_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]

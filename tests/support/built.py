@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from perfrunner.build import Artifact, build_variant
 from tests.support.fakes import ROOT
+from tests.support.tiny_engine import variant
+
+# Outlives the tests: only the first run of a source compiles.
+CACHE = Path(os.environ.get("PERFRUNNER_CACHE", ROOT / "build" / "perfrunner-cache"))
 
 
 def built(*programs: str) -> Path:
@@ -18,3 +23,8 @@ def built(*programs: str) -> Path:
             f"no {' and '.join(lacking)} in {directory}: set KV_BIN_DIR, or run scripts/test"
         )
     return directory.parent
+
+
+def build_defaults() -> Artifact:
+    """The same from perfrunner's build cache, where it can be linked again. Builds it if it is not there."""
+    return build_variant(variant(), ROOT / "engine_src", CACHE, print)

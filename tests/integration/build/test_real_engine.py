@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from perfrunner.build import Artifact, check, relink
-from perfrunner.build.artifact import write_manifest
-from perfrunner.build.links import build_commands, keep_links, parse_commands
+from perfrunner.build import check, relink
+from perfrunner.build.links import build_commands, parse_commands
 from perfrunner.build.toolchain import build_environment, find_toolchain
 from perfrunner.errors import SettingsCheckError
 from perfrunner.hosts import Host, open_host
 from perfrunner.spec.cluster import HostSpec
 from perfrunner.spec.model import EngineSpec
-from tests.support.built import built
+from tests.support.built import build_defaults, built
 from tests.support.tiny_engine import variant
 
 pytestmark = pytest.mark.integration
@@ -83,22 +81,11 @@ def test_a_parameter_that_the_engine_refuses(
         check(host, artifact, variant(params=params), ENGINE)
 
 
-def test_the_same_engine_in_other_orders(host: Host, artifact: str, tmp_path: Path) -> None:
-    """What the build tree linked, linked again: the functions lie elsewhere, and the engine is the same."""
-    tree = Path(artifact).parent / "release"
-    if not (tree / "build.ninja").is_file():
-        pytest.fail(f"no build tree {tree} beside the programs: run scripts/test")
-    env = build_environment()
-    tools = find_toolchain(env)
-    base = tmp_path / "cache" / "artifacts" / "base"
-    (base / "bin").mkdir(parents=True)
-    for name in ("kv_engine", "kvctl"):
-        shutil.copy2(Path(artifact) / "bin" / name, base / "bin")
-    write_manifest(base, "base")
-    keep_links(tmp_path / "cache", "base", tree, ["kv_engine"], ninja=tools.ninja, env=env)
-
-    built = Artifact("base", base, {"linker": tools.linker}, cached=True, seconds=0.0)
-    variants = [built, relink(built, 1), relink(built, 2)]
+@pytest.mark.slow
+def test_the_same_engine_in_other_orders(host: Host) -> None:
+    """Linked again, the functions lie elsewhere, and the engine is the same."""
+    first = build_defaults()
+    variants = [first, *(relink(first, seed) for seed in (1, 2))]
     orders = [_functions(chosen.path / "bin" / "kv_engine") for chosen in variants]
     assert sorted(orders[0]) == sorted(orders[1]) == sorted(orders[2])
     assert sum(name.startswith("_ZN2kv") for name in orders[0]) > 500
