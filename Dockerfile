@@ -14,7 +14,7 @@ RUN bash -c 'set -euo pipefail; . /opt/perfrunner/scripts/lib/install.sh; need_p
 COPY . /opt/perfrunner
 WORKDIR /opt/perfrunner
 RUN bash -c 'set -euo pipefail; . /opt/perfrunner/scripts/lib/install.sh; need_python base' && \
-    # The modules are compiled here, because whoever runs the image cannot write to .venv.
+    # The modules are compiled here, because the user of the image cannot write to .venv.
     .venv/bin/python -m compileall -q .venv/lib perfrunner
 
 # Whoever owns the mounted /results runs it (scripts/lib/as-owner), so the home directory and the cache are anybody's.

@@ -248,7 +248,7 @@ class Heartbeat:
 
     @property
     def silent(self) -> bool:
-        """Whether an answer is overdue."""
+        """True if an answer is overdue."""
         asked = self._asked
         return asked is not None and time.monotonic() - asked > LIMIT_S
 

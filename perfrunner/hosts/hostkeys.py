@@ -48,7 +48,7 @@ class Entry:
 
 
 class KnownHosts:
-    """What the known_hosts files say about one host."""
+    """The entries of the known_hosts files for one host, by which its key is judged."""
 
     def __init__(self, host_keys: HostKeys) -> None:
         self._host_keys = host_keys

@@ -82,7 +82,7 @@ class Proxy:
 
 @dataclass(frozen=True)
 class Identities:
-    """What is offered to log in.
+    """The keys and the agent that a login offers to the host.
 
     files: private (or public) key files, in order. certificates: certificate files. agent: socket of the agent, or
     None. only: of the agent's keys, offer those of `files` alone. public_keys: False if ssh_config excludes them.
@@ -97,7 +97,7 @@ class Identities:
 
 @dataclass(frozen=True)
 class HostKeys:
-    """How the host's key is judged.
+    """The rules by which the host's key is judged.
 
     names: names to look for in the files; the second without the port, if there is one.
     user_files: files of the user; an unknown key is added to the first one under `accept-new`.

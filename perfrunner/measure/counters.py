@@ -22,7 +22,7 @@ class CrossCheck:
 
     @property
     def agrees(self) -> bool:
-        """Whether the counts differ by no more than is allowed."""
+        """True if the counts differ by no more than is allowed."""
         return abs(self.client - self.server) <= self.allowed
 
     def __str__(self) -> str:

@@ -36,7 +36,7 @@ class Window:
 
     @property
     def drifts(self) -> bool:
-        """Whether the rate changes over the window by more than SLOPE_LIMIT."""
+        """True if the rate changes over the window by more than SLOPE_LIMIT."""
         return self.slope is not None and abs(self.slope) > SLOPE_LIMIT
 
 

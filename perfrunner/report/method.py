@@ -22,7 +22,9 @@ IN_OPERATIONS = ("append",)  # workload types whose slices are counted in operat
 
 @dataclass(frozen=True)
 class Method:
-    """How one workload was measured. `group_size` of the `variants` ran at once; `why` explains fewer than all.
+    """The way in which one workload was measured.
+
+    `group_size` of the `variants` ran at once; `why` explains fewer than all.
 
     `slice` is in seconds, or in operations if `slice_ops`. It and the rounds are None if the variants ran alone.
     """

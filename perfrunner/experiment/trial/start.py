@@ -18,7 +18,7 @@ from perfrunner.spec.model import Spec
 
 @dataclass(frozen=True)
 class ServerStart:
-    """What the servers of one trial have in common, on whatever node."""
+    """The settings that all servers of one trial share, on every node."""
 
     spec: Spec
     task: TrialKey
