@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from perfrunner.cli.output import duration, note
 from perfrunner.cli.request import gathered
 from perfrunner.errors import PerfrunnerError
 from perfrunner.spec.units import parse_duration
-from tools.evidence import studies
+from tools.evidence import between, studies
 from tools.evidence.studies import Base, Load, Planned
 
 QUICKSTART = Path("specs/experiments/quickstart.yaml")
@@ -159,12 +159,7 @@ def injected_study(
 @_relink("auto")
 def account_study(base: Base, *, faults: str, **options: Any) -> Iterable[Planned]:
     """Compare the account of a change with what the server counted, for faults in five sizes."""
-    names = [word.strip() for word in faults.split(",")]
-    if unknown := [name for name in names if name not in studies.SIZED]:
-        raise click.BadParameter(
-            f"expected some of {', '.join(studies.SIZED)}, got {', '.join(unknown)}",
-            param_hint="--faults",
-        )
+    names = _words(faults, tuple(studies.SIZED), "--faults")
     return studies.account(base, faults=names, **options)
 
 
@@ -185,6 +180,22 @@ def slices_study(base: Base, *, sweep: str, **options: Any) -> Iterable[Planned]
     """Compare glibc with jemalloc 5.1 with slices of several lengths."""
     lengths = [seconds(word.strip()) for word in sweep.split(",")]
     return studies.slices(base, sweep=lengths, **options)
+
+
+@_study(0.5)
+@click.option("--runs", type=click.IntRange(2), default=6, show_default=True)
+@click.option("--sweep", default="2ms", show_default=True, metavar="SLICE,...")
+@click.option("--neighbours", default=",".join(between.NEIGHBOURS), show_default=True, metavar="NAME,...",
+              help="none: an idle machine; memory: a process that walks through 64 MB, half of the time.")  # fmt: skip
+@_bucket
+@_relink("auto")
+def between_study(
+    base: Base, *, runs: int, sweep: str, neighbours: str, **options: Any
+) -> Iterable[Planned]:
+    """Compare glibc with jemalloc 5.1 again and again, with and without a busy neighbour."""
+    names = _words(neighbours, between.NEIGHBOURS, "--neighbours")
+    lengths = [seconds(word.strip()) for word in sweep.split(",")]
+    return between.between(base, repeats=between.Repeats(runs, lengths, names), **options)
 
 
 @_study(0.4, ramp=0.1)
@@ -215,6 +226,16 @@ def report(keep_dir: Path, document: Path) -> None:
         _report(keep_dir, document)
     except PerfrunnerError as error:
         raise Failed(error) from error
+
+
+def _words(text: str, known: Sequence[str], option: str) -> list[str]:
+    """Split `a,b` into words of `known`."""
+    words = [word.strip() for word in text.split(",")]
+    if unknown := [word for word in words if word not in known]:
+        raise click.BadParameter(
+            f"expected some of {', '.join(known)}, got {', '.join(unknown)}", param_hint=option
+        )
+    return words
 
 
 def _paired(options: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from perfrunner.experiment.session import differences
 from perfrunner.results import ExperimentRecord, ResultStore
 from perfrunner.spec import Spec, load_spec
 from tools.evidence import extract, kept
+from tools.evidence.between import neighbour
 from tools.evidence.studies import Planned
 
 
@@ -68,7 +69,8 @@ def run(
             if until is not None and time.monotonic() >= until:
                 return code
             again = record is not None and not done
-            outcome = _run(spec, text, path, places, listener, resume=again)
+            with neighbour(str(experiment.facts.get("neighbour", "none"))):
+                outcome = _run(spec, text, path, places, listener, resume=again)
             if outcome.exit_code == EXIT_INTERRUPTED:
                 return EXIT_INTERRUPTED
             if not _keep(experiment, places):

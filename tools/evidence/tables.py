@@ -10,7 +10,7 @@ from pathlib import Path
 from perfrunner.errors import StoreError
 from perfrunner.report.numbers import minus, scale_of
 from perfrunner.spec.metrics import metric_type
-from tools.evidence import figures, kept
+from tools.evidence import between, figures, kept
 from tools.evidence.cells import (
     change_text,
     fact_of,
@@ -31,7 +31,7 @@ from tools.evidence.studies import (
     SHARES,
 )
 
-STUDIES = ("aa", "injected", "account", "explain", "slices", "relink", "memory")
+STUDIES = ("aa", "injected", "account", "explain", "slices", between.STUDY, "relink", "memory")
 GATE = "gate"  # the section of docs/how-to/ci.md: false alarms of whole reports, from the study aa
 NOTHING = "Nothing is kept yet: `scripts/evidence {study}` measures it."
 PROSE_WIDTH = 100  # columns, as in all documents
@@ -415,6 +415,7 @@ _RENDER: dict[str, Callable[[Kept], str]] = {
     "account": _account,
     "explain": _explain,
     "slices": _slices,
+    between.STUDY: between.tables,
     "relink": _relink,
     "memory": _memory,
 }

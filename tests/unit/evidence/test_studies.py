@@ -12,7 +12,7 @@ from perfrunner.analysis.account import PARTS
 from perfrunner.errors import StoreError
 from perfrunner.experiment.plan.order import groupings
 from perfrunner.spec import load_spec
-from tools.evidence import kept, studies, tables
+from tools.evidence import between, kept, studies, tables
 from tools.evidence.__main__ import main
 from tools.evidence.studies import Base, Load
 
@@ -108,6 +108,18 @@ def test_a_length_of_nothing_leaves_the_experiment_on_memory_out():
     assert ["memory" in text for text in lines] == [False, True]
 
 
+def test_each_run_visits_every_environment(tmp_path):
+    repeats = between.Repeats(2, (0.0002, 0.002), between.NEIGHBOURS)
+    planned = list(
+        between.between(BASE, bucket="ephemeral", repeats=repeats, load=LOAD, relink="auto")
+    )
+    assert [(one.facts["neighbour"], one.facts["slice_s"]) for one in planned] == 2 * [
+        ("none", 0.0002), ("none", 0.002), ("memory", 0.0002), ("memory", 0.002)
+    ]  # fmt: skip
+    assert len({one.document["seed"] for one in planned}) == 8, "keys and orders of their own"
+    assert spec_of(planned[1], tmp_path).workloads["pillowfight"].slice == 0.002
+
+
 def test_a_pair_needs_two_variants():
     result = CliRunner().invoke(main, ["aa", "--dry-run", "--variants", "5"])
     assert result.exit_code == 2
@@ -151,6 +163,10 @@ SAMPLES = {
     "aa": [sample("aa", ("a1", "b1"), load_s=0.5)],
     "relink": [sample("relink", ("a1", "b1"), relink="shuffle", load_s=0.5)],
     "slices": [sample("slices", ("glibc", "je"), slice_s=0.0002)],
+    "between": [
+        sample(f"between-{n}", ("glibc", "je"), slice_s=0.002, neighbour=neighbour)
+        for n, neighbour in enumerate(["none", "none", "memory", "memory"])
+    ],
     "memory": [
         sample("memory-1", ("glibc", "je"), schedule="interleaved"),
         sample("memory-2", ("glibc", "je"), schedule="sequential"),

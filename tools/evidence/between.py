@@ -1,0 +1,176 @@
+"""The study `between`: does the same comparison, run again, say the same? With and without a busy neighbour.
+
+An interval covers what differs from block to block. If runs differ by more than their intervals allow, something is
+drawn once per run, and no interval covers it. If the effect is another one next to a neighbour, a verdict holds for its
+environment only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfrunner.analysis.inference import t_interval
+from perfrunner.analysis.model import CONFIDENCE
+from perfrunner.report.numbers import minus
+from tools.evidence import figures
+from tools.evidence.cells import fact_of, table
+from tools.evidence.kept import Comparison, Kept
+from tools.evidence.studies import JEMALLOC, PRIMARY, SYSTEM, Base, Common, Load, Planned
+
+NEIGHBOURS = ("none", "memory")
+STUDY = "between"
+# A process that adds 1 to each byte of 64 MB, which no cache holds, and rests as long as that took: half a CPU. It
+# ends with its standard input, so that no neighbour outlives a killed campaign.
+_WALKER = """
+import select, sys, time
+import numpy as np
+memory = np.zeros(64 << 20, np.uint8)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    began = time.monotonic()
+    memory += 1
+    time.sleep(time.monotonic() - began)
+"""
+
+
+@contextlib.contextmanager
+def neighbour(name: str) -> Iterator[None]:
+    """Run a neighbour of the measurement; `none` is an idle machine. Raises RuntimeError if it ended by itself."""
+    if name == "none":
+        yield
+        return
+    with subprocess.Popen([sys.executable, "-c", _WALKER], stdin=subprocess.PIPE) as walker:
+        try:
+            yield
+        finally:
+            ended = walker.poll()
+            assert walker.stdin is not None
+            walker.stdin.close()
+    if ended is not None:
+        raise RuntimeError(f"the neighbour ended with status {ended} during the measurement")
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Which comparisons are repeated, and how often: slice lengths in seconds, names of neighbours."""
+
+    runs: int
+    sweep: Sequence[float]
+    neighbours: Sequence[str]
+
+
+def between(
+    base: Base, *, bucket: str, repeats: Repeats, load: Load, relink: str
+) -> Iterator[Planned]:
+    """Plan one comparison many times; each run visits all environments, so that a drift of the host meets all."""
+    for run in range(1, repeats.runs + 1):
+        for name in repeats.neighbours:
+            for seconds in repeats.sweep:
+                sized = Load(load.seconds, max(load.ramp, 4 * seconds), load.blocks, seconds)
+                yield Planned(
+                    STUDY,
+                    Common(base, bucket, sized, relink).document(
+                        f"evidence-between-{bucket}-{name}-{round(seconds * 1e6)}us-{run:03d}",
+                        {"glibc": SYSTEM, "jemalloc-5.1.0": JEMALLOC},
+                        {"pillowfight": base.loaded(sized)},
+                    ),
+                    [("glibc", "jemalloc-5.1.0")],
+                    PRIMARY,
+                    {
+                        "load_s": load.seconds,
+                        "slice_s": seconds,
+                        "relink": relink,
+                        "neighbour": name,
+                    },
+                )
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One comparison, run `n` times: log ratios. `promised` is the sd that the intervals of the single runs imply."""
+
+    n: int
+    mean: float
+    ci95: tuple[float, float]  # of the mean, over runs
+    sd: float
+    promised: float
+    p: float  # that the runs differ so much if all measure one effect
+
+
+def runs_of(comparisons: Sequence[Comparison], metric: str) -> Runs:
+    """Return how much runs of one comparison differ; at least two.
+
+    The p-value is that of an F test: the variance of the runs' means against the mean variance of a run's mean, which
+    its blocks give. Blocks are normal enough for it (docs/explanation/statistics.md).
+    """
+    from scipy import stats
+
+    logs, errors = [], []
+    for comparison in comparisons:
+        base = np.array(comparison.values[comparison.baseline][metric])
+        other = np.array(comparison.values[comparison.others[0]][metric])
+        blocks = np.log(other / base)
+        logs.append(float(blocks.mean()))
+        errors.append(float(blocks.var(ddof=1)) / len(blocks))
+    n, sd, within = len(logs), float(np.std(logs, ddof=1)), float(np.mean(errors))
+    mean = float(np.mean(logs))
+    freedom = sum(comparison.blocks - 1 for comparison in comparisons)
+    return Runs(
+        n=n,
+        mean=mean,
+        ci95=t_interval(mean, sd / math.sqrt(n), n - 1, CONFIDENCE),
+        sd=sd,
+        promised=math.sqrt(within),
+        p=float(stats.f.sf(sd**2 / within, n - 1, freedom)),
+    )
+
+
+def tables(results: Kept) -> str:
+    """Return the table of the study."""
+    rows = []
+    for group in figures.grouped(
+        results.comparisons,
+        lambda comparison: (
+            comparison.bucket,
+            str(fact_of(comparison, "neighbour")),
+            float(fact_of(comparison, "slice_s")),
+        ),
+    ).values():
+        if len(group) < 2:
+            continue
+        for metric in PRIMARY:
+            runs = runs_of(group, metric)
+            low, high = (100 * math.expm1(bound) for bound in runs.ci95)
+            rows.append(
+                [
+                    group[0].bucket,
+                    str(fact_of(group[0], "neighbour")),
+                    f"{1000 * float(fact_of(group[0], 'slice_s')):g} ms",
+                    f"`{metric}`",
+                    str(runs.n),
+                    minus(f"{100 * math.expm1(runs.mean):+.2f} % [{low:+.2f}, {high:+.2f}]"),
+                    f"{100 * runs.sd:.2f} %",
+                    f"{100 * runs.promised:.2f} %",
+                    f"{runs.p:.2g}",
+                ]
+            )
+    return table(
+        [
+            "bucket",
+            "neighbour",
+            "slice",
+            "metric",
+            "runs",
+            "mean of the runs",
+            "sd of the runs",
+            "sd that their intervals promise",
+            "p",
+        ],
+        rows,
+    )
