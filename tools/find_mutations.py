@@ -23,9 +23,6 @@ from tests.support.history.nemesis import Progress, play
 ROOT = Path(__file__).parents[1]
 HEADER = ROOT / "engine_src" / "options" / "mutation.h"
 POWER = ("missing-fsync",)  # found by power cuts only
-EPHEMERAL = (
-    "partial-called-whole",
-)  # a promotion in mid-snapshot is likelier without rollback points
 SETTLE_S = 20.0  # so long nodes may take to become equal: a lost wakeup is found after it
 
 

@@ -94,7 +94,9 @@ void VBucket::clear(const CheckpointStart& start, const OpTime& now, EmptyRoom r
     purgedSeqno_.store(0, std::memory_order_release);
     log.emplace(checkpoints_.clear(start, now.nanos, std::move(room.checkpoint)));
     clears_.fetch_add(1, std::memory_order_release);
-    term_.fetch_add(1, std::memory_order_release);
+    if (!options::mutated(options::Mutation::TermKept)) {
+        term_.fetch_add(1, std::memory_order_release);
+    }
     drops_.fetch_add(1, std::memory_order_release);
 }
 

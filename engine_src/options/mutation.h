@@ -40,6 +40,7 @@ enum class Mutation : uint8_t {
     SeqnoReused,         ///< a promotion gives the last seqno out again
     SnapshotEndEarly,    ///< a snapshot marker ends before its snapshot
     StaleRead,           ///< a vBucket that is not active any more answers reads
+    TermKept,            ///< a vBucket that is emptied keeps its term, and the streams of that term
     WarmUpSkips,         ///< warm-up leaves documents out
 };
 
@@ -70,6 +71,7 @@ inline Mutation mutationOfProcess() {
             {"seqno-reused", SeqnoReused},
             {"snapshot-end-early", SnapshotEndEarly},
             {"stale-read", StaleRead},
+            {"term-kept", TermKept},
             {"warm-up-skips", WarmUpSkips},
     };
     static const Mutation chosen = [] {

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
@@ -194,10 +194,13 @@ class Node:
         return {int(key.removeprefix("vb_").partition(":")[0]) for key in kept}
 
     def give_up_kept_copies(self) -> None:
-        """Discard the copies that this replica keeps, as an operator does with kvctl discard-copies."""
-        kept = self.kept_copies()
+        """Discard the copies that this replica keeps."""
+        self.discard_copies(self.kept_copies())
+
+    def discard_copies(self, vbuckets: Iterable[int]) -> None:
+        """Empty vBuckets of this replica, as an operator does with kvctl discard-copies."""
         with session(self.port, PATIENCE_S) as wire:
-            for vbucket in kept:
+            for vbucket in vbuckets:
                 for opcode, extras in (
                     (SET_VBUCKET, bytes([DEAD])), (DEL_VBUCKET, b""), (SET_VBUCKET, bytes([REPLICA])),
                 ):  # fmt: skip

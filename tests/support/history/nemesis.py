@@ -247,6 +247,10 @@ class Run:
         self._load()
         replica.signal(signal.SIGCONT)
 
+    def discard_replica(self) -> None:
+        """The replica is emptied under its streams, and gets everything again."""
+        self.nodes.replica.discard_copies(range(VBUCKETS))
+
     def partition(self) -> None:
         """The nodes do not reach each other for a while; clients reach the active one."""
         self.nodes.replica.link.cut()
@@ -355,7 +359,7 @@ class Run:
 
 PERSISTENT = (
     "crash", "lose_disk", "fail_over", "fail_over_apart", "fail_over_catching_up", "fail_over_paused", "switch_over",
-    "pause_replica", "partition",
+    "pause_replica", "discard_replica", "partition",
 )  # fmt: skip
 EPHEMERAL = tuple(fault for fault in PERSISTENT if fault != "crash")
 WITH_DISK = (*PERSISTENT, "power_cut", "power_cut", "fill_disk", "crash_on_a_full_disk")
