@@ -36,10 +36,6 @@ uint32_t opaqueOf(Vbid vbid, uint16_t request) {
     return uint32_t{request} << 16U | vbid.get();
 }
 
-uint64_t liveIn(const VBucket& vbucket) {
-    return static_cast<uint64_t>(std::max<int64_t>(0, vbucket.hashTable().sums().items));
-}
-
 /// A failover log, as an answer to a stream request or to a request for the log has it.
 std::vector<FailoverEntry> decodeLog(protocol::Bytes bytes) {
     std::vector<FailoverEntry> log;
@@ -62,9 +58,9 @@ ReplicationSession::ReplicationSession(Bucket& bucket, const ReplicationSource& 
       consumer_(bucket),
       requests_(bucket.vbucketCount()),
       terms_(bucket.vbucketCount()),
-      refused_(bucket.vbucketCount()),
       requested_(bucket.vbucketCount()),
-      sourceActive_(bucket.vbucketCount()) {}
+      sourceActive_(bucket.vbucketCount()),
+      unreplicated_(bucket) {}
 
 ReplicationSession::~ReplicationSession() {
     const BucketMemoryGuard guard(bucket_.memory());
@@ -131,7 +127,7 @@ void ReplicationSession::requestMissing() {
     for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
         const Vbid vbid{vb};
         if (!wanted(vbid) || !isSameTerm(vbid)) {
-            forgetKept(vbid);
+            unreplicated_.remove(vbid);
             if (consumer_.hasStream(vbid)) {
                 closeStream(vbid);
             }
@@ -258,16 +254,18 @@ void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
         considerRollBack(vbid, Seqno{loadBig<uint64_t>(frame.value.data())});
         return;
     }
-    forgetKept(vbid);
-    if (status != Status::kSuccess || frame.value.size() % kLogEntryBytes != 0) {
-        if (!refused_[vbid.get()]) {
-            log::warn("replication: vBucket {}: {}", vbid.get(), protocol::toString(status));
+    if (status != Status::kSuccess) {
+        if (unreplicated_.addRefusal(vbid, terms_[vbid.get()], status)) {
+            log::warn("replication: vBucket {}: {}:{} refuses the stream: {}", vbid.get(),
+                      source_.host, source_.port, protocol::toString(status));
         }
-        refused_[vbid.get()] = true;
         closeStream(vbid);
         return;
     }
-    refused_[vbid.get()] = false;
+    if (frame.value.size() % kLogEntryBytes != 0) {
+        throw std::runtime_error("a broken failover log");
+    }
+    unreplicated_.remove(vbid);
     // From here on the history of this copy is that of the source.
     bool adopted = false;
     {
@@ -313,11 +311,11 @@ void ReplicationSession::handleEnd(Vbid vbid, dcp::EndStatus reason) {
 }
 
 void ReplicationSession::considerRollBack(Vbid vbid, Seqno seqno) {
-    if (seqno != Seqno{} || liveIn(bucket_.vbucket(vbid)) == 0) {
+    if (seqno != Seqno{} || documentsIn(bucket_.vbucket(vbid)) == 0) {
         rollBack(vbid, seqno);
         return;
     }
-    if (const auto kept = kept_.find(vbid); kept != kept_.end() && kept->second.forGood) {
+    if (unreplicated_.isKeptForGood(vbid)) {
         closeStream(vbid);  // though the source may have more by now, it is not of this history
         return;
     }
@@ -397,26 +395,20 @@ void ReplicationSession::decideStartOvers(const std::map<uint16_t, Seqno>& sourc
 
 void ReplicationSession::keepCopy(Vbid vbid, Seqno sourceHigh) {
     const VBucket& vbucket = bucket_.vbucket(vbid);
-    if (!kept_.contains(vbid)) {
+    if (unreplicated_.addKeptCopy(vbid, terms_[vbid.get()],
+                                  {sourceHigh, sourceActive_[vbid.get()]})) {
         log::error(
                 "replication: vBucket {}: {}:{} has another history and ends at seqno {}: this "
                 "copy, {} documents up to seqno {}, is kept and not replicated. Make it active, or "
                 "discard it with kvctl discard-copies",
-                vbid.get(), source_.host, source_.port, sourceHigh.get(), liveIn(vbucket),
+                vbid.get(), source_.host, source_.port, sourceHigh.get(), documentsIn(vbucket),
                 vbucket.highSeqno().get());
     }
     closeStream(vbid);
-    const std::lock_guard lock(keptMutex_);
-    kept_[vbid] = {terms_[vbid.get()], sourceHigh, sourceActive_[vbid.get()]};
-}
-
-void ReplicationSession::forgetKept(Vbid vbid) {
-    const std::lock_guard lock(keptMutex_);
-    kept_.erase(vbid);
 }
 
 void ReplicationSession::rollBack(Vbid vbid, Seqno seqno) {
-    const uint64_t before = liveIn(bucket_.vbucket(vbid));
+    const uint64_t before = documentsIn(bucket_.vbucket(vbid));
     {
         const BucketMemoryGuard guard(bucket_.memory());
         consumer_.closeStream(vbid);
@@ -432,11 +424,11 @@ void ReplicationSession::rollBack(Vbid vbid, Seqno seqno) {
             break;
     }
     ++rollbacks_;
-    const uint64_t after = liveIn(bucket_.vbucket(vbid));
+    const uint64_t after = documentsIn(bucket_.vbucket(vbid));
     log::warn("replication: vBucket {} has another history: back to seqno {}, without {} documents",
               vbid.get(), bucket_.vbucket(vbid).highSeqno().get(),
               before - std::min(before, after));
-    forgetKept(vbid);
+    unreplicated_.remove(vbid);
     requestStream(vbid);
 }
 
@@ -455,21 +447,7 @@ KeyValues ReplicationSession::stats() const {
                     {"bytes", std::to_string(consumer.bytes)},
                     {"held_back", std::to_string(consumer.heldBack)},
                     {"refused", std::to_string(consumer.refused)}};
-    size_t copies = 0;
-    const std::lock_guard lock(keptMutex_);
-    for (const auto& [vbid, kept] : kept_) {
-        const VBucket& vbucket = bucket_.vbucket(vbid);
-        if (vbucket.term() != kept.term) {
-            continue;  // promoted or discarded: the next upkeep forgets it
-        }
-        ++copies;
-        stats.emplace_back(
-                fmt::format("vb_{}:copy_kept", vbid.get()),
-                fmt::format("{} documents up to seqno {}; the source has another "
-                            "history, which ended at seqno {}",
-                            liveIn(vbucket), vbucket.highSeqno().get(), kept.sourceHigh.get()));
-    }
-    stats.emplace_back("copies_kept", std::to_string(copies));
+    unreplicated_.addStats(stats);
     return stats;
 }
 

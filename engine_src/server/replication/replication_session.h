@@ -5,9 +5,10 @@
 // A vBucket whose history differs from the source's rolls back to the common part or starts over. A
 // stream that ends because its vBucket changed its state at the source is requested again at once,
 // because the mover of the vBucket waits for the last writes. A replica that lacks a stream for
-// another reason (refused, ended immediately, newly a replica) is retried every second. A vBucket
-// that is made active here is left alone from then on, whatever the source still answers. One that
-// is emptied here (DEL_VBUCKET) under its stream is requested again from the beginning.
+// another reason (refused, ended immediately, newly a replica) is retried every second, and STAT
+// replication reports a refusal in the meantime. A vBucket that is made active here is left alone
+// from then on, whatever the source still answers. One that is emptied here (DEL_VBUCKET) under its
+// stream is requested again from the beginning.
 //
 // A source that has lost its data asks its replicas to start over, as one with another history
 // does. So before a replica gives up all of its documents, the session asks for the source's
@@ -25,7 +26,6 @@
 #include <atomic>
 #include <chrono>
 #include <map>
-#include <mutex>
 #include <set>
 #include <vector>
 
@@ -34,6 +34,7 @@
 #include "server/connections/frame_sink.h"
 #include "server/replication/replication_login.h"
 #include "server/replication/replication_source.h"
+#include "server/replication/unreplicated_vbuckets.h"
 #include "server/server_context.h"
 
 namespace kv::server {
@@ -91,7 +92,6 @@ class ReplicationSession {
     void decideStartOvers(const std::map<uint16_t, Seqno>& sourceHigh);
     void askAboutSource();
     void keepCopy(Vbid vbid, Seqno sourceHigh);
-    void forgetKept(Vbid vbid);
     void acknowledge();
 
     Bucket& bucket_;
@@ -105,7 +105,6 @@ class ReplicationSession {
     /// By vBucket: number of stream requests, which distinguishes their answers.
     std::vector<uint16_t> requests_;
     std::vector<uint64_t> terms_;  ///< by vBucket: its term when its stream was requested
-    std::vector<bool> refused_;    ///< by vBucket: its refusal has been logged
     /// By vBucket: the time of its last stream request.
     std::vector<std::chrono::steady_clock::time_point> requested_;
     /// A request of the source to start over, kept until it is known what the source has.
@@ -118,13 +117,7 @@ class ReplicationSession {
     std::set<Vbid> related_;             ///< of asked_: the source's log names a history of ours
     /// By vBucket, at the time when the list for asked_ was requested.
     std::vector<bool> sourceActive_;
-    struct KeptCopy {
-        uint64_t term;  ///< of the vBucket; in another one, it does not have this copy any more
-        Seqno sourceHigh;
-        bool forGood;  ///< the source was active: its history can never become this one
-    };
-    std::map<Vbid, KeptCopy> kept_;
-    mutable std::mutex keptMutex_;  ///< guards kept_, which only one thread changes
+    UnreplicatedVBuckets unreplicated_;
     std::atomic<uint64_t> streams_{0};
     std::atomic<uint64_t> rollbacks_{0};
 };

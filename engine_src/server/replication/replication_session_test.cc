@@ -66,6 +66,13 @@ class ReplicationSessionTest : public testing::Test {
               .opaque = opaques_.back(),
               .value = toNothing});
     }
+    /// Refuses the last stream request with this status.
+    void refuse(protocol::Status status) {
+        send({.magic = Magic::kClientResponse,
+              .opcode = Opcode::kDcpStreamReq,
+              .vbucketOrStatus = protocol::raw(status),
+              .opaque = opaques_.back()});
+    }
     /// Answers a request for the source's failover log, which comes before the request for its
     /// seqnos.
     void answerLog(const History& history, protocol::Status status = protocol::Status::kSuccess) {
@@ -484,6 +491,45 @@ TEST_F(ReplicationSessionTest, ASourceThatIsAReplicaMayBeStartingOverItself) {
     answerSeqnos(5, protocol::Status::kSuccess, /*active=*/false);
     EXPECT_EQ(bucket_->stats().storedValues, 0U);
     EXPECT_EQ(stat("copies_kept"), "0");
+}
+
+TEST_F(ReplicationSessionTest, ARefusedStreamIsReportedWithItsStatusUntilOneIsAccepted) {
+    EXPECT_EQ(stat("streams_refused"), "0");
+    refuse(protocol::Status::kEtmpfail);
+    EXPECT_EQ(stat("streams_refused"), "1");
+    EXPECT_EQ(stat("vb_0:stream_refused"), "Etmpfail (0x86)");
+    ASSERT_TRUE(requestsAgain());
+    EXPECT_EQ(stat("streams_refused"), "1") << "there is no other answer yet";
+    refuse(protocol::Status::kNotMyVbucket);
+    EXPECT_EQ(stat("vb_0:stream_refused"), "NotMyVbucket (0x07)");
+    ASSERT_TRUE(requestsAgain());
+    accept();
+    EXPECT_EQ(stat("streams_refused"), "0");
+    EXPECT_EQ(stat("vb_0:stream_refused"), "none");
+}
+
+TEST_F(ReplicationSessionTest, ARequestToRollBackIsNoRefusal) {
+    refuse(protocol::Status::kEtmpfail);
+    ASSERT_TRUE(requestsAgain());
+    tellToStartOver();
+    EXPECT_EQ(stat("streams_refused"), "0");
+}
+
+TEST_F(ReplicationSessionTest, APromotedVBucketIsNotReportedAsRefused) {
+    refuse(protocol::Status::kEtmpfail);
+    bucket_->setVBucketState(kReplicaVb, VbState::Active, OpTime::now());
+    EXPECT_EQ(stat("streams_refused"), "0");
+    EXPECT_EQ(stat("vb_0:stream_refused"), "none");
+}
+
+TEST_F(ReplicationSessionTest, ASourceThatAnswersWithABrokenFailoverLogIsLeft) {
+    const std::vector<uint8_t> broken(15);
+    EXPECT_THROW(send({.magic = Magic::kClientResponse,
+                       .opcode = Opcode::kDcpStreamReq,
+                       .opaque = opaques_.back(),
+                       .value = broken}),
+                 std::runtime_error);
+    EXPECT_EQ(stat("streams_refused"), "0");
 }
 
 TEST_F(ReplicationSessionTest, AStreamIsRequestedByTheHistoryOfItsData) {

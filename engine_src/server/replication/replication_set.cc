@@ -130,8 +130,9 @@ KeyValues ReplicationSet::stats() const {
     const std::lock_guard lock(mutex_);
     size_t connected = 0;
     std::map<std::string, uint64_t> sums{
-            {"connections", 0}, {"streams_opened", 0}, {"rollbacks", 0}, {"messages", 0},
-            {"bytes", 0},       {"held_back", 0},      {"refused", 0},   {"copies_kept", 0}};
+            {"connections", 0}, {"streams_opened", 0}, {"rollbacks", 0},
+            {"messages", 0},    {"bytes", 0},          {"held_back", 0},
+            {"refused", 0},     {"copies_kept", 0},    {"streams_refused", 0}};
     KeyValues copies;
     for (const auto& source : sources_) {
         for (const auto& [name, value] : source.replicator->stats()) {

@@ -281,10 +281,10 @@ def test_a_node_that_comes_back_with_less_rolls_no_replica_back_before_it_is_act
     kill(old)
     shutil.rmtree(data)
     synced.rename(data)
-    before = len(heir.log.read_text())
     old = start(start_engine, "persistent", data, port=old.port)
     assert (state(old.port), items(old.port)) == (PENDING, DOCUMENTS)
-    until(lambda: "vBucket 0" in heir.log.read_text()[before:])
+    until(lambda: replication(heir.port)["streams_refused"] == "1")
+    assert replication(heir.port)["vb_0:stream_refused"] == "Etmpfail (0x86)"
     assert items(heir.port) == DOCUMENTS + 100
     set_state(heir.port, ACTIVE)
     assert publish(heir.port, 6, [1, 0], [old.port], this=1) == 0
