@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "server/commands/data_ops_test_support.h"
 #include "server/commands/op_target.h"
-#include "server/test_support.h"
 
 namespace kv::server {
 namespace {
@@ -10,39 +10,6 @@ using protocol::Opcode;
 using protocol::Status;
 using namespace testing_support;
 using namespace std::string_literals;
-
-std::string u32(uint32_t value) {
-    const auto bytes = protocol::encodeU32(value);
-    return {bytes.begin(), bytes.end()};
-}
-std::string u64(uint64_t value) {
-    const auto bytes = protocol::encodeU64(value);
-    return {bytes.begin(), bytes.end()};
-}
-std::string storeExtras(uint32_t flags, uint32_t expiry) {
-    return u32(flags) + u32(expiry);
-}
-
-class DataOps : public testing::Test {
-  protected:
-    Answer set(const std::string& key, const std::string& value, Opcode opcode = Opcode::kSet,
-               uint64_t cas = 0, uint32_t expiry = 0) {
-        return bench_.ask({.opcode = opcode,
-                           .key = key,
-                           .value = value,
-                           .extras = storeExtras(0xabcd, expiry),
-                           .cas = cas});
-    }
-    Answer get(const std::string& key) { return bench_.ask({.opcode = Opcode::kGet, .key = key}); }
-    Answer count(Opcode opcode, const std::string& key, uint64_t delta, uint64_t initial,
-                 uint32_t expiry) {
-        return bench_.ask(
-                {.opcode = opcode, .key = key, .extras = u64(delta) + u64(initial) + u32(expiry)});
-    }
-
-    Bench bench_;
-    int revision_{1};  ///< revision of the current config
-};
 
 TEST_F(DataOps, GetReturnsFlagsAndTheCasOfTheSet) {
     const auto stored = set("key", "value");
@@ -142,62 +109,6 @@ TEST_F(DataOps, CountersAreJson) {
     EXPECT_EQ(get("n").datatype, protocol::Datatype::kRaw);
     count(Opcode::kDecrement, "n", 1, 7, 0);
     EXPECT_EQ(get("n").datatype, protocol::Datatype::kJson);
-}
-
-TEST_F(DataOps, ExpiryIsRelativeUpTo30DaysAndAbsoluteAbove) {
-    set("relative", "x", Opcode::kSet, 0, 10);
-    set("absolute", "x", Opcode::kSet, 0, bench_.now.seconds + 10);
-    set("never", "x");
-    bench_.now = OpTime::fromNanos(bench_.now.nanos + 9'000'000'000ULL);
-    EXPECT_EQ(get("relative").status, Status::kSuccess);
-    EXPECT_EQ(get("absolute").status, Status::kSuccess);
-    EXPECT_EQ(bench_.ask({.opcode = Opcode::kTouch, .key = "relative", .extras = u32(100)}).status,
-              Status::kSuccess);
-    bench_.now = OpTime::fromNanos(bench_.now.nanos + 2'000'000'000ULL);
-    EXPECT_EQ(get("absolute").status, Status::kKeyEnoent);
-    EXPECT_EQ(get("relative").status, Status::kSuccess) << "touched";
-    EXPECT_EQ(get("never").status, Status::kSuccess);
-    EXPECT_EQ(bench_.ask({.opcode = Opcode::kTouch, .key = "none", .extras = u32(1)}).status,
-              Status::kKeyEnoent);
-    EXPECT_EQ(bench_.ask({.opcode = Opcode::kGat, .key = "relative", .extras = u32(1)}).value, "x");
-    bench_.now = OpTime::fromNanos(bench_.now.nanos + 3'000'000'000ULL);
-    EXPECT_EQ(get("relative").status, Status::kKeyEnoent);
-}
-
-TEST_F(DataOps, ARelativeExpiryLastsAtMostASecondLongerThanRequested) {
-    constexpr uint64_t kSecond = 1'000'000'000;
-    constexpr uint64_t kStart = 1'800'000'000 * kSecond;
-    bench_.becomeCouchbase("\0\x07\0\x08"s);
-    for (const uint64_t fraction : {uint64_t{0}, uint64_t{1}, uint64_t{940'000'000}}) {
-        const uint64_t start = kStart + fraction;
-        const auto at = [this, start](uint64_t nanos) {
-            bench_.now = OpTime::fromNanos(start + nanos);
-        };
-        at(0);
-        set("expires", "x", Opcode::kSet, 0, 1);
-        set("locked", "x");
-        EXPECT_EQ(bench_.ask({.opcode = Opcode::kGetLocked, .key = "locked", .extras = u32(1)})
-                          .status,
-                  Status::kSuccess);
-        at(kSecond - 1);
-        EXPECT_EQ(get("expires").status, Status::kSuccess) << fraction;
-        EXPECT_EQ(set("locked", "y").status, Status::kLocked) << fraction;
-        at(2 * kSecond);
-        EXPECT_EQ(get("expires").status, Status::kKeyEnoent) << fraction;
-        EXPECT_EQ(set("locked", "y").status, Status::kSuccess) << fraction;
-    }
-}
-
-TEST_F(DataOps, TheRemainingExpiryTimeChangesWithTheClock) {
-    constexpr uint64_t kHour = 3'600'000'000'000;
-    const OpTime start = bench_.now;
-    set("k", "x", Opcode::kSet, 0, 2 * 3600);
-    bench_.now = OpTime::fromNanos(start.nanos - kHour);  // set the clock back
-    EXPECT_EQ(get("k").status, Status::kSuccess);
-    bench_.now = OpTime::fromNanos(start.nanos + 3 * kHour / 2);
-    EXPECT_EQ(get("k").status, Status::kSuccess);
-    bench_.now = OpTime::fromNanos(start.nanos + 2 * kHour + 1'000'000'000);  // or forward
-    EXPECT_EQ(get("k").status, Status::kKeyEnoent);
 }
 
 TEST_F(DataOps, LockedDocumentsRefuseOthers) {
@@ -353,8 +264,9 @@ TEST_F(DataOps, AMajorityIsNotPromisedIfTheMapHasReplicas) {
                       .framing = "\x11\x01"})
                 .status;
     };
-    const auto publish = [this](const std::string& row) {
-        const std::string revision = std::to_string(++revision_);
+    int newest = 1;
+    const auto publish = [this, &newest](const std::string& row) {
+        const std::string revision = std::to_string(++newest);
         bench_.server.config.publish(std::make_shared<const ClusterConfig>(ClusterConfig::parse(
                 R"({"rev":)" + revision + R"(,"nodesExt":[{"thisNode":true},{}],)" +
                         R"("vBucketServerMap":{"serverList":["a:1","b:2"],"vBucketMap":[[0],)" +
@@ -371,28 +283,6 @@ TEST_F(DataOps, AMajorityIsNotPromisedIfTheMapHasReplicas) {
     EXPECT_EQ(durable(Opcode::kSet), Status::kDurabilityImpossible) << "one of two is no majority";
     publish("[0]");
     EXPECT_EQ(durable(Opcode::kSet), Status::kSuccess);
-}
-
-TEST_F(DataOps, PreserveExpiryKeepsTheExpiryOfAnExistingDocument) {
-    const auto preserving = [this](const std::string& key) {
-        return bench_.ask({.opcode = Opcode::kSet,
-                           .key = key,
-                           .value = "new",
-                           .extras = storeExtras(0, 1000),
-                           .magic = protocol::Magic::kAltClientRequest,
-                           .framing = "\x50"});
-    };
-    const auto expiry = [this](const std::string& key) {
-        return bench_.ask({.opcode = Opcode::kGetMeta, .key = key}).extras.substr(8, 4);
-    };
-    set("old", "x", Opcode::kSet, 0, 100);
-    preserving("old");
-    preserving("none");
-    EXPECT_EQ(get("old").value, "new");
-    EXPECT_EQ(expiry("old"), u32(bench_.now.inSeconds(100)));
-    EXPECT_EQ(expiry("none"), u32(bench_.now.inSeconds(1000)));
-    set("old", "x", Opcode::kSet, 0, 50);
-    EXPECT_EQ(expiry("old"), u32(bench_.now.inSeconds(50))) << "only where it is asked for";
 }
 
 TEST_F(DataOps, PlainClientsAndCouchbaseClientsSeeTheSameDocuments) {

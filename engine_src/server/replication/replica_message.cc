@@ -79,4 +79,17 @@ dcp::Message toMessage(const FrameView& frame) {
     }
 }
 
+std::vector<FailoverEntry> toFailoverLog(protocol::Bytes bytes) {
+    constexpr size_t kEntry = 2 * sizeof(uint64_t);
+    if (bytes.size() % kEntry != 0) {
+        throw std::runtime_error("a broken failover log");
+    }
+    std::vector<FailoverEntry> log;
+    for (size_t at = 0; at < bytes.size(); at += kEntry) {
+        log.push_back({VbUuid{loadBig<uint64_t>(bytes.data() + at)},
+                       Seqno{loadBig<uint64_t>(bytes.data() + at + sizeof(uint64_t))}});
+    }
+    return log;
+}
+
 }  // namespace kv::server

@@ -26,24 +26,10 @@ constexpr size_t kAcknowledgeBytes = kBufferBytes / 5;
 constexpr uint64_t kLastSeqno = ~uint64_t{0};
 /// Opaque of the control message that an older source does not know.
 constexpr uint32_t kMarkerControl = 1;
-/// Opaque of the request for the seqnos of vBuckets that are active at the source.
-constexpr uint32_t kActiveSeqnos = 1;
-/// Of an entry of a failover log: uuid and seqno.
-constexpr size_t kLogEntryBytes = 16;
 
 /// The opaque of a stream: the vBucket and the number of the request.
 uint32_t opaqueOf(Vbid vbid, uint16_t request) {
     return uint32_t{request} << 16U | vbid.get();
-}
-
-/// A failover log, as an answer to a stream request or to a request for the log has it.
-std::vector<FailoverEntry> decodeLog(protocol::Bytes bytes) {
-    std::vector<FailoverEntry> log;
-    for (size_t at = 0; at + kLogEntryBytes <= bytes.size(); at += kLogEntryBytes) {
-        log.push_back({VbUuid{loadBig<uint64_t>(bytes.data() + at)},
-                       Seqno{loadBig<uint64_t>(bytes.data() + at + sizeof(uint64_t))}});
-    }
-    return log;
 }
 
 }  // namespace
@@ -59,7 +45,7 @@ ReplicationSession::ReplicationSession(Bucket& bucket, const ReplicationSource& 
       requests_(bucket.vbucketCount()),
       terms_(bucket.vbucketCount()),
       requested_(bucket.vbucketCount()),
-      sourceActive_(bucket.vbucketCount()),
+      startOvers_(bucket, send_),
       unreplicated_(bucket) {}
 
 ReplicationSession::~ReplicationSession() {
@@ -112,7 +98,6 @@ void ReplicationSession::openStreams() {
     }
     consumer_.forgetAcknowledgement();
     startOvers_.clear();
-    asked_.clear();
     streaming_ = true;
     nextRequests_ = {};
     requestMissing();
@@ -214,11 +199,13 @@ void ReplicationSession::handleAnswer(const FrameView& frame) {
         return;  // a source that has ended the stream itself does not know it any more
     }
     if (frame.header.opcode == Opcode::kDcpGetFailoverLog) {
-        handleFailoverLog(frame);
+        startOvers_.handleFailoverLog(frame);
         return;
     }
     if (frame.header.opcode == Opcode::kGetAllVBSeqnos) {
-        handleSeqnos(frame);
+        for (const auto& decision : startOvers_.handleSeqnos(frame)) {
+            carryOut(decision);
+        }
         return;
     }
     if (frame.header.opcode != Opcode::kDcpStreamReq) {
@@ -262,17 +249,14 @@ void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
         closeStream(vbid);
         return;
     }
-    if (frame.value.size() % kLogEntryBytes != 0) {
-        throw std::runtime_error("a broken failover log");
-    }
-    unreplicated_.remove(vbid);
     // From here on the history of this copy is that of the source.
     bool adopted = false;
     {
         const BucketMemoryGuard guard(bucket_.memory());
-        adopted = bucket_.adoptHistory(vbid, terms_[vbid.get()], decodeLog(frame.value),
+        adopted = bucket_.adoptHistory(vbid, terms_[vbid.get()], toFailoverLog(frame.value),
                                        OpTime::now());
     }
+    unreplicated_.remove(vbid);
     if (!adopted) {
         closeStream(vbid);  // it was promoted or emptied in the meantime
         return;
@@ -319,90 +303,28 @@ void ReplicationSession::considerRollBack(Vbid vbid, Seqno seqno) {
         closeStream(vbid);  // though the source may have more by now, it is not of this history
         return;
     }
-    startOvers_.push_back({vbid, opaqueOf(vbid, requests_[vbid.get()])});
-    askAboutSource();
+    startOvers_.add(vbid, opaqueOf(vbid, requests_[vbid.get()]));
 }
 
-void ReplicationSession::askAboutSource() {
-    if (asked_.empty() && !startOvers_.empty()) {
-        asked_ = std::exchange(startOvers_, {});
-        related_.clear();
-        for (const StartOver& one : asked_) {
-            send_({.opcode = Opcode::kDcpGetFailoverLog,
-                   .vbucketOrStatus = one.vbid.get(),
-                   .opaque = one.opaque});
-        }
-        const auto active = protocol::encodeU32(static_cast<uint32_t>(VbState::Active));
-        send_({.opcode = Opcode::kGetAllVBSeqnos, .opaque = kActiveSeqnos, .extras = active});
-        send_({.opcode = Opcode::kGetAllVBSeqnos});
+void ReplicationSession::carryOut(const StartOvers::Decision& decision) {
+    const Vbid vbid = decision.vbid;
+    if (decision.opaque != opaqueOf(vbid, requests_[vbid.get()]) || !wanted(vbid) ||
+        !isSameTerm(vbid)) {
+        return;  // the stream was closed or requested again, or is about to be
     }
-}
-
-void ReplicationSession::handleFailoverLog(const FrameView& answer) {
-    const Vbid vbid{static_cast<uint16_t>(answer.header.opaque)};
-    if (answer.header.status() != Status::kSuccess || !bucket_.hasVBucket(vbid)) {
-        return;  // nothing is known of it, and the copy is kept
-    }
-    const auto here = bucket_.vbucket(vbid).failoverLog().entries();
-    const auto there = decodeLog(answer.value);
-    const bool related = std::any_of(here.begin(), here.end(), [&](const FailoverEntry& mine) {
-        return std::any_of(there.begin(), there.end(),
-                           [&](const FailoverEntry& entry) { return entry.uuid == mine.uuid; });
-    });
-    if (related) {
-        related_.insert(vbid);
-    }
-}
-
-void ReplicationSession::handleSeqnos(const FrameView& answer) {
-    constexpr size_t kEntry = sizeof(uint16_t) + sizeof(uint64_t);
-    std::map<uint16_t, Seqno> high;
-    if (answer.header.status() == Status::kSuccess) {
-        for (size_t at = 0; at + kEntry <= answer.value.size(); at += kEntry) {
-            const uint8_t* const entry = answer.value.data() + at;
-            high[loadBig<uint16_t>(entry)] = Seqno{loadBig<uint64_t>(entry + sizeof(uint16_t))};
-        }
-    }  // otherwise nothing is known of it, and the copies are kept
-    if (answer.header.opaque == kActiveSeqnos) {
-        sourceActive_.assign(bucket_.vbucketCount(), false);
-        for (const auto& [vb, seqno] : high) {
-            if (bucket_.hasVBucket(Vbid{vb})) {
-                sourceActive_[vb] = true;
-            }
-        }
+    if (!decision.keepCopy) {
+        rollBack(vbid, Seqno{});
         return;
     }
-    decideStartOvers(high);
-    askAboutSource();
-}
-
-void ReplicationSession::decideStartOvers(const std::map<uint16_t, Seqno>& sourceHigh) {
-    for (const auto& [vbid, opaque] : std::exchange(asked_, {})) {
-        if (opaque != opaqueOf(vbid, requests_[vbid.get()]) || !wanted(vbid) || !isSameTerm(vbid)) {
-            continue;  // the stream was closed or requested again, or is about to be
-        }
-        const auto found = sourceHigh.find(vbid.get());
-        const Seqno source = found != sourceHigh.end() ? found->second : Seqno{};
-        // A source that knows no history of this copy has not replaced its documents: it never had
-        // them, or lost them. Its seqno says nothing then, for it may have grown since.
-        if (!related_.contains(vbid) || source < bucket_.vbucket(vbid).highSeqno()) {
-            keepCopy(vbid, source);
-        } else {
-            rollBack(vbid, Seqno{});
-        }
-    }
-}
-
-void ReplicationSession::keepCopy(Vbid vbid, Seqno sourceHigh) {
-    const VBucket& vbucket = bucket_.vbucket(vbid);
     if (unreplicated_.addKeptCopy(vbid, terms_[vbid.get()],
-                                  {sourceHigh, sourceActive_[vbid.get()]})) {
+                                  {decision.sourceHigh, decision.sourceActive})) {
+        const VBucket& vbucket = bucket_.vbucket(vbid);
         log::error(
                 "replication: vBucket {}: {}:{} has another history and ends at seqno {}: this "
                 "copy, {} documents up to seqno {}, is kept and not replicated. Make it active, or "
                 "discard it with kvctl discard-copies",
-                vbid.get(), source_.host, source_.port, sourceHigh.get(), documentsIn(vbucket),
-                vbucket.highSeqno().get());
+                vbid.get(), source_.host, source_.port, decision.sourceHigh.get(),
+                documentsIn(vbucket), vbucket.highSeqno().get());
     }
     closeStream(vbid);
 }

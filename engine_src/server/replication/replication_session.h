@@ -10,13 +10,11 @@
 // from then on, whatever the source still answers. One that is emptied here (DEL_VBUCKET) under its
 // stream is requested again from the beginning.
 //
-// A source that has lost its data asks its replicas to start over, as one with another history
-// does. So before a replica gives up all of its documents, the session asks for the source's
-// failover log and for how much the source has. If the log names no history of this copy, as that
-// of an empty source does not, or if the source has less, the copy is kept, the vBucket is not
-// replicated, and STAT replication reports it, until the source knows this history again or the
-// copy is emptied. A source that is a replica itself is asked again each round, because it may be
-// starting over as well.
+// A replica that is asked to give up all of its documents does so only if StartOvers
+// (start_overs.h) decides it. Otherwise the copy is kept, the vBucket is not replicated, and STAT
+// replication reports it, until the source knows this history again or the copy is emptied. A
+// source that is a replica itself is asked again each round, because it may be starting over as
+// well.
 //
 // It has no socket: frames come in by handle() and go out by the given function. Ownership: it
 // outlives connections, and begin() is called for each; bucket and source outlive it. Threads: one
@@ -25,8 +23,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <map>
-#include <set>
 #include <vector>
 
 #include "dcp/consumer.h"
@@ -34,6 +30,7 @@
 #include "server/connections/frame_sink.h"
 #include "server/replication/replication_login.h"
 #include "server/replication/replication_source.h"
+#include "server/replication/start_overs.h"
 #include "server/replication/unreplicated_vbuckets.h"
 #include "server/server_context.h"
 
@@ -87,11 +84,8 @@ class ReplicationSession {
     /// Rolls back; but if everything would be lost, only after the source has reported how much it
     /// has.
     void considerRollBack(Vbid vbid, Seqno seqno);
-    void handleFailoverLog(const protocol::FrameView& answer);
-    void handleSeqnos(const protocol::FrameView& answer);
-    void decideStartOvers(const std::map<uint16_t, Seqno>& sourceHigh);
-    void askAboutSource();
-    void keepCopy(Vbid vbid, Seqno sourceHigh);
+    /// Lets the replica start over, or keeps its copy, unless its stream is another one by now.
+    void carryOut(const StartOvers::Decision& decision);
     void acknowledge();
 
     Bucket& bucket_;
@@ -107,16 +101,7 @@ class ReplicationSession {
     std::vector<uint64_t> terms_;  ///< by vBucket: its term when its stream was requested
     /// By vBucket: the time of its last stream request.
     std::vector<std::chrono::steady_clock::time_point> requested_;
-    /// A request of the source to start over, kept until it is known what the source has.
-    struct StartOver {
-        Vbid vbid;
-        uint32_t opaque;  ///< of the stream request with this answer
-    };
-    std::vector<StartOver> startOvers_;  ///< to be decided by the next list of the source's seqnos
-    std::vector<StartOver> asked_;       ///< to be decided by the list that was requested
-    std::set<Vbid> related_;             ///< of asked_: the source's log names a history of ours
-    /// By vBucket, at the time when the list for asked_ was requested.
-    std::vector<bool> sourceActive_;
+    StartOvers startOvers_;
     UnreplicatedVBuckets unreplicated_;
     std::atomic<uint64_t> streams_{0};
     std::atomic<uint64_t> rollbacks_{0};

@@ -1,0 +1,246 @@
+#include "server/replication/start_overs.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/replication/replication_session_test_support.h"
+
+namespace kv::server {
+namespace {
+
+/// The decisions, as a session asks for them and carries them out.
+class StartOversTest : public ReplicationSessionTest {
+  protected:
+    /// Answers the last stream request as a source with another history does.
+    void askToStartOver() {
+        const std::vector<uint8_t> toNothing(sizeof(uint64_t));
+        send({.magic = Magic::kClientResponse,
+              .opcode = Opcode::kDcpStreamReq,
+              .vbucketOrStatus = protocol::raw(protocol::Status::kRollback),
+              .opaque = opaques_.back(),
+              .value = toNothing});
+    }
+    /// Answers a request for the source's failover log, which comes before the request for its
+    /// seqnos.
+    void answerLog(const History& history, protocol::Status status = protocol::Status::kSuccess) {
+        const auto log = encode(history);
+        send({.magic = Magic::kClientResponse,
+              .opcode = Opcode::kDcpGetFailoverLog,
+              .vbucketOrStatus = protocol::raw(status),
+              .opaque = logOpaques_.back(),
+              .value = log});
+    }
+    /// Of a source that was promoted with a part of what is here.
+    void answerRelatedLog() { answerLog({{VbUuid{10}, Seqno{0}}, {VbUuid{9}, Seqno{0}}}); }
+    /// Answers a request for the source's seqnos.
+    void answerSeqnos(uint64_t high, protocol::Status status = protocol::Status::kSuccess,
+                      bool active = true) {
+        std::vector<uint8_t> entry(10);
+        storeBig(entry.data(), kReplicaVb.get());
+        storeBig(entry.data() + 2, high);
+        const std::vector<uint32_t> asked(seqnoOpaques_.rbegin(), seqnoOpaques_.rend());
+        for (const uint32_t opaque : asked) {
+            const bool listed = opaque == 0 || active;
+            send({.magic = Magic::kClientResponse,
+                  .opcode = Opcode::kGetAllVBSeqnos,
+                  .vbucketOrStatus = protocol::raw(status),
+                  .opaque = opaque,
+                  .value = listed ? protocol::Bytes(entry) : protocol::Bytes()});
+        }
+    }
+    /// Fills a replica with `documents` documents, then requests its stream again.
+    void fill(uint64_t documents) {
+        accept();
+        snapshot(1, documents);
+        for (uint64_t seqno = 1; seqno <= documents; ++seqno) {
+            mutate(seqno);
+        }
+        requestAgain();
+    }
+    /// Forgets the copy, as kvctl discard-copies does.
+    void discardCopy() {
+        const auto now = OpTime::now();
+        bucket_->setVBucketState(kReplicaVb, VbState::Dead, now);
+        EXPECT_EQ(bucket_->deleteVBucket(kReplicaVb, now), OpStatus::Ok);
+        bucket_->setVBucketState(kReplicaVb, VbState::Replica, now);
+    }
+};
+
+TEST_F(StartOversTest, AVBucketPromotedDuringARequestIsNotWipedByALateRollback) {
+    bucket_->setVBucketState(kReplicaVb, VbState::Active, OpTime::now());
+    const BucketMemoryGuard guard(bucket_->memory());
+    ASSERT_TRUE(bucket_->store(kReplicaVb, "key", StoreMode::Set, "value", {}, OpTime::now()).ok());
+    bucket_->setVBucketState(kReplicaVb, VbState::Replica, OpTime::now());
+    askToStartOver();
+    answerLog(bucket_->vbucket(kReplicaVb).failoverLog().entries());
+    answerSeqnos(1000);
+    EXPECT_EQ(bucket_->vbucket(kReplicaVb).highSeqno(), Seqno{1});
+    EXPECT_EQ(bucket_->stats().storedValues, 1U);
+}
+
+TEST_F(StartOversTest, ACopyIsKeptIfASourceWithLessAsksToStartOver) {
+    fill(3);
+    askToStartOver();
+    EXPECT_EQ(seqnoRequests_, 2);
+    EXPECT_EQ(bucket_->vbucket(kReplicaVb).highSeqno(), Seqno{3}) << "not before the answer";
+    answerRelatedLog();
+    answerSeqnos(2);
+    EXPECT_EQ(bucket_->vbucket(kReplicaVb).highSeqno(), Seqno{3});
+    EXPECT_EQ(bucket_->stats().storedValues, 3U);
+    EXPECT_EQ(bucket_->vbucket(kReplicaVb).state(), VbState::Replica);
+    EXPECT_EQ(stat("copies_kept"), "1");
+    EXPECT_EQ(stat("vb_0:copy_kept"),
+              "3 documents up to seqno 3; the source has another history, which ended at seqno 2");
+    EXPECT_EQ(stat("rollbacks"), "0");
+}
+
+TEST_F(StartOversTest, AKeptCopyStaysWhenTheSourceHasMoreAgain) {
+    fill(3);
+    askToStartOver();
+    answerSeqnos(0);
+    requestAgain();
+    askToStartOver();
+    answerRelatedLog();  // nobody asked
+    answerSeqnos(1000);
+    EXPECT_EQ(seqnoRequests_, 2);
+    EXPECT_EQ(bucket_->stats().storedValues, 3U);
+    EXPECT_EQ(stat("copies_kept"), "1");
+}
+
+TEST_F(StartOversTest, ACopyIsKeptThoughASourceOfAnUnrelatedHistoryHasMore) {
+    fill(3);
+    askToStartOver();
+    ASSERT_EQ(logOpaques_.size(), 1U);
+    answerLog({{VbUuid{77}, Seqno{0}}});
+    answerSeqnos(1000);
+    EXPECT_EQ(bucket_->stats().storedValues, 3U);
+    EXPECT_EQ(stat("copies_kept"), "1");
+    EXPECT_EQ(stat("rollbacks"), "0");
+}
+
+TEST_F(StartOversTest, ACopyIsKeptThoughASourceThatDoesNotSayItsHistoryHasMore) {
+    fill(3);
+    askToStartOver();
+    answerLog({{VbUuid{9}, Seqno{0}}}, protocol::Status::kNotMyVbucket);
+    answerSeqnos(1000);
+    EXPECT_EQ(bucket_->stats().storedValues, 3U);
+    EXPECT_EQ(stat("copies_kept"), "1");
+}
+
+TEST_F(StartOversTest, ACopyUnknownToTheSourceIsKept) {
+    fill(3);
+    askToStartOver();
+    answerRelatedLog();
+    answerSeqnos(1000, protocol::Status::kUnknownCommand);
+    EXPECT_EQ(bucket_->stats().storedValues, 3U);
+    EXPECT_EQ(stat("copies_kept"), "1");
+}
+
+TEST_F(StartOversTest, ASourceWithAsMuchMayLetAReplicaStartOver) {
+    fill(3);
+    askToStartOver();
+    answerRelatedLog();
+    answerSeqnos(3);
+    EXPECT_EQ(bucket_->stats().storedValues, 0U);
+    EXPECT_EQ(asked_.start, 0U);
+    EXPECT_EQ(stat("rollbacks"), "1");
+    EXPECT_EQ(stat("copies_kept"), "0");
+}
+
+TEST_F(StartOversTest, ACopyIsReplicatedAgainWhenTheSourceKnowsItsHistory) {
+    fill(3);
+    askToStartOver();
+    answerSeqnos(0);
+    requestAgain();
+    accept();
+    EXPECT_EQ(stat("copies_kept"), "0");
+    snapshot(4, 4);
+    mutate(4);
+    EXPECT_EQ(bucket_->vbucket(kReplicaVb).highSeqno(), Seqno{4});
+}
+
+TEST_F(StartOversTest, ACopyThatIsDiscardedUnderItsStreamIsFetchedAgain) {
+    accept();
+    snapshot(1, 2);
+    mutate(1);
+    mutate(2);
+    discardCopy();
+    ASSERT_TRUE(requestsAgain());
+    EXPECT_EQ(asked_.start, 0U);
+    accept();
+    snapshot(1, 2);
+    mutate(1);
+    mutate(2);
+    EXPECT_EQ(bucket_->stats().storedValues, 2U);
+    EXPECT_EQ(bucket_->vbucket(kReplicaVb).failoverLog().uuid(), VbUuid{9});
+}
+
+TEST_F(StartOversTest, ACopyThatIsDiscardedUnderItsStreamGetsNoLaterPartOfIt) {
+    accept();
+    snapshot(1, 2);
+    mutate(1);
+    mutate(2);
+    discardCopy();
+    EXPECT_NO_THROW(snapshot(3, 3)) << "the other vBuckets' streams stay";
+    mutate(3);
+    EXPECT_EQ(bucket_->vbucket(kReplicaVb).highSeqno(), Seqno{0});
+    EXPECT_EQ(bucket_->stats().storedValues, 0U);
+}
+
+TEST_F(StartOversTest, ALateAcceptanceGivesADiscardedCopyNoHistory) {
+    fill(2);
+    discardCopy();
+    accept({{VbUuid{9}, Seqno{0}}});  // of a stream from seqno 2 on
+    EXPECT_EQ(bucket_->vbucket(kReplicaVb).failoverLog().uuid(), VbUuid{0});
+    ASSERT_TRUE(requestsAgain());
+    EXPECT_EQ(asked_.start, 0U);
+}
+
+TEST_F(StartOversTest, ACopyIsNotReportedAsKeptOnceItIsDiscarded) {
+    fill(3);
+    askToStartOver();
+    answerSeqnos(0);
+    ASSERT_EQ(stat("copies_kept"), "1");
+    discardCopy();
+    EXPECT_EQ(stat("copies_kept"), "0") << "or it is discarded again when the stream has begun";
+    EXPECT_EQ(stat("vb_0:copy_kept"), "none");
+}
+
+TEST_F(StartOversTest, AnAnswerOfAnEarlierConnectionDecidesNothing) {
+    fill(3);
+    askToStartOver();
+    requestAgain();
+    answerSeqnos(1000);
+    EXPECT_EQ(bucket_->stats().storedValues, 3U);
+    askToStartOver();
+    EXPECT_EQ(seqnoRequests_, 4);
+    answerRelatedLog();
+    answerSeqnos(1000);
+    EXPECT_EQ(bucket_->stats().storedValues, 0U);
+}
+
+TEST_F(StartOversTest, ASourceThatIsAReplicaMayBeStartingOverItself) {
+    fill(3);
+    askToStartOver();
+    answerSeqnos(0, protocol::Status::kSuccess, /*active=*/false);
+    EXPECT_EQ(stat("copies_kept"), "1");
+    requestAgain();
+    askToStartOver();
+    answerRelatedLog();
+    answerSeqnos(5, protocol::Status::kSuccess, /*active=*/false);
+    EXPECT_EQ(bucket_->stats().storedValues, 0U);
+    EXPECT_EQ(stat("copies_kept"), "0");
+}
+
+TEST_F(StartOversTest, ARequestToRollBackIsNoRefusal) {
+    refuse(protocol::Status::kEtmpfail);
+    ASSERT_TRUE(requestsAgain());
+    askToStartOver();
+    EXPECT_EQ(stat("streams_refused"), "0");
+}
+
+}  // namespace
+}  // namespace kv::server
