@@ -18,7 +18,7 @@ from perfrunner.report.expected_gains import lost_warnings, states_text
 from perfrunner.report.explain import explanations
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
 from perfrunner.report.method import method_facts, methods
-from perfrunner.report.model import Counts, Fact, Moved, Report
+from perfrunner.report.model import HOSTS, LOAD, Counts, Fact, Moved, Report
 from perfrunner.report.noise import NOISE_FLOOR, aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
 from perfrunner.report.profiles import case_profiles
@@ -166,7 +166,9 @@ def _context(
         yield Fact("measured", f"{when}, perfrunner {record.tool_version}")
     hosts = _hosts(record.facts)
     if hosts:
-        yield Fact("hosts", hosts)
+        yield Fact(HOSTS, hosts)
+    if load := _load(record.facts):
+        yield Fact(LOAD, load)
     yield from variant_facts(data, comparison.variants)
     for name, workload in (spec.get("workloads") or {}).items():
         if any(case.workload == name for case in comparison.cases):
@@ -219,6 +221,17 @@ def _hosts(facts: Mapping[str, Any]) -> str:
     if not isinstance(hosts, dict):
         return ""
     return "; ".join(_host(name, host) for name, host in hosts.items() if isinstance(host, dict))
+
+
+def _load(facts: Mapping[str, Any]) -> str:
+    """Return the load average of each host before the run: an effect may be another one next to other programs."""
+    hosts = facts.get("hosts")
+    loads = {
+        name: host["load_average"]
+        for name, host in (hosts.items() if isinstance(hosts, dict) else ())
+        if isinstance(host, dict) and isinstance(host.get("load_average"), float)
+    }
+    return ", ".join(f"{name} {load:g}" for name, load in loads.items())
 
 
 def _host(name: str, facts: Mapping[str, Any]) -> str:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 SCHEMA = 1  # version of the JSON format
 
 
+# Labels of the facts that say for which environment a verdict holds.
+HOSTS, LOAD = "hosts", "load average before the run"
+
+
 class Fact(NamedTuple):
     """A labelled line of context."""
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from perfrunner.report.account import TITLE, account_lines
 from perfrunner.report.explain import changed_text
+from perfrunner.report.model import HOSTS, LOAD
 from perfrunner.report.names import folded
 from perfrunner.report.noise import NOISE_FLOOR
 from perfrunner.report.numbers import (
@@ -132,7 +133,7 @@ def _parts(report: Report, width: int, *, every: bool, verbose: bool) -> Iterabl
         yield from _lists(report)
     else:
         for fact in report.context:
-            if fact.label == NOISE_FLOOR:
+            if fact.label in (HOSTS, LOAD, NOISE_FLOOR):
                 yield Text(f"{fact.label}: {fact.value}", style="dim")
         yield Text(_more(report), style="dim")
     yield Text(f"Reproduce: {report.reproduce}", style="dim", overflow="fold")
@@ -150,7 +151,7 @@ def _more(report: Report) -> str:
         hidden.append(f"{accounted} account{'' if accounted == 1 else 's'} of the change")
     if notes := len(report.notes) + len(report.minor_notes):
         hidden.append(f"{notes} note{'' if notes == 1 else 's'}")
-    return f"--verbose: {', '.join([*hidden, 'hosts, workloads, method'])}"
+    return f"--verbose: {', '.join([*hidden, 'workloads, method'])}"
 
 
 def _context(report: Report) -> RenderableType:

@@ -160,6 +160,15 @@ def test_discarded_notes_and_environment_are_told(report):
     assert "fragmentation_mapped" in text
 
 
+def test_the_summary_names_the_environment_for_which_its_verdicts_hold(make):
+    data = make()
+    for facts in data.experiment.facts["hosts"].values():
+        facts["load_average"] = 0.4
+    text = " ".join(render(build_report(data), "terminal").split())
+    assert "AMD EPYC 7B13, 2 CPUs" in text
+    assert re.search(r"load average before the run: \w+ 0\.4", text)
+
+
 def test_few_blocks_give_numbers_and_say_why(make):
     report = build_report(make(blocks=4, discarded_block=None))
     assert report.headline[0] == "No verdict: 4 blocks, and a verdict needs 6."
