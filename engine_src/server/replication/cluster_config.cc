@@ -35,7 +35,7 @@ size_t readSelf(const Json& nodes, size_t servers) {
         }
     }
     if (mine.size() != 1) {
-        throw ClusterConfigError("not exactly one of nodesExt is thisNode");
+        throw ClusterConfigError("nodesExt must have exactly one node with thisNode");
     }
     return mine.front();
 }
@@ -62,8 +62,8 @@ ClusterConfig::ClusterConfig(std::string_view bucket, uint16_t vbuckets, uint16_
     config["uuid"] = uuid;
     config["nodeLocator"] = "vbucket";
     config["nodes"] = Json::array({{{"hostname", servers_[0]}, {"ports", {{"direct", port}}}}});
-    // Two SDKs demand a management port. HTTP on the data port is answered by closing, which they
-    // accept.
+    // Two SDKs require a management port. They accept that the data port closes a connection on
+    // which HTTP arrives.
     Json services{{"kv", port}, {"mgmt", port}};
     if (tlsPort != 0) {
         services["kvSSL"] = tlsPort;

@@ -3,7 +3,7 @@
 // unchanged.
 //
 // Threads: immutable once built, so any thread may read it. Clients replace "$HOST" with the
-// address that they dialled.
+// address that they connected to.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace kv::server {
 
-/// The published text is not a cluster config for this node; the message says why.
+/// The published text is no cluster config for this node; the message gives the reason.
 class ClusterConfigError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -78,7 +78,7 @@ class PublishedConfig {
     }
     /// Identifies this run of the server.
     [[nodiscard]] const std::string& uuid() const { return uuid_; }
-    /// Returns false without any change if the current config is as new or newer.
+    /// Returns false without any change unless the config is newer than the current one.
     bool publish(std::shared_ptr<const ClusterConfig> next) {
         const std::lock_guard lock(mutex_);
         if (next->version() <= current_->version()) {

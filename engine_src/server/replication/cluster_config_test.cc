@@ -9,7 +9,7 @@
 namespace kv::server {
 namespace {
 
-TEST(ClusterConfig, HasTheFieldsThatEachClientDemands) {
+TEST(ClusterConfig, HasTheFieldsThatEachClientRequires) {
     const ClusterConfig config("default", 64, 11210, "abc");
     const auto json = nlohmann::json::parse(config.json());
     EXPECT_EQ(json["name"], "default");  // libcouchbase
@@ -24,7 +24,7 @@ TEST(ClusterConfig, HasTheFieldsThatEachClientDemands) {
     for (const auto& row : json["vBucketServerMap"]["vBucketMap"]) {
         EXPECT_EQ(row, nlohmann::json::array({0}));
     }
-    // Named collections need both this and a HELLO feature; neither is there.
+    // Named collections need this capability and a HELLO feature; the engine offers neither.
     for (const auto& capability : json["bucketCapabilities"]) {
         EXPECT_NE(capability, "collections");
     }
@@ -40,7 +40,7 @@ std::string published(int revision, const nlohmann::json& rows, int self = 1) {
             .dump();
 }
 
-TEST(ClusterConfig, APublishedOneIsServedAsItCame) {
+TEST(ClusterConfig, APublishedConfigIsServedUnchanged) {
     const auto text = published(7, {{0, 1}, {1, 0}, {0, -1}});
     const auto config = ClusterConfig::parse(text, 3);
     EXPECT_EQ(config.json(), text);
@@ -69,14 +69,14 @@ TEST(ClusterConfig, InvalidConfigsAreRefused) {
     refuse(published(2, {{0, 1}, {2, 0}}));  // no such server
     refuse(published(2, {{0, 1}, {"x"}}));   // not a number
     refuse(published(2, {{0, 1}, nlohmann::json::array()}));
-    auto nobody = nlohmann::json::parse(published(2, {{0, 1}, {1, 0}}));
-    nobody["nodesExt"][1].erase("thisNode");
-    refuse(nobody.dump());
-    nobody["nodesExt"].erase(1);
-    refuse(nobody.dump());
+    auto withoutSelf = nlohmann::json::parse(published(2, {{0, 1}, {1, 0}}));
+    withoutSelf["nodesExt"][1].erase("thisNode");
+    refuse(withoutSelf.dump());
+    withoutSelf["nodesExt"].erase(1);
+    refuse(withoutSelf.dump());
 }
 
-TEST(ClusterConfig, OnlyANewerOneReplacesIt) {
+TEST(ClusterConfig, OnlyANewerConfigReplacesTheCurrentOne) {
     PublishedConfig config(ClusterConfig("default", 2, 11210, "abc"), "abc");
     const auto make = [](int revision) {
         return std::make_shared<const ClusterConfig>(
@@ -88,7 +88,7 @@ TEST(ClusterConfig, OnlyANewerOneReplacesIt) {
     EXPECT_EQ(config.current()->version().revision, 3);
 }
 
-TEST(ErrorMap, ServesTheHighestVersionAskedFor) {
+TEST(ErrorMap, ServesTheHighestRequestedVersion) {
     EXPECT_EQ(nlohmann::json::parse(errorMapJson(1))["version"], 1);
     EXPECT_EQ(nlohmann::json::parse(errorMapJson(2))["version"], 2);
     EXPECT_EQ(nlohmann::json::parse(errorMapJson(9))["version"], 2);

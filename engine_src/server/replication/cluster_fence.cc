@@ -24,7 +24,7 @@ std::optional<protocol::ConfigVersion> readStored(const std::filesystem::path& f
                                        stored.at("rev").get<int64_t>()};
     } catch (const DamageError& error) {
         throw DamageError(std::string(error.what()) +
-                          ": it is not known under which cluster config this node has served. "
+                          ": the cluster config under which this node served is unknown. "
                           "Remove the file if no other node serves its vBuckets");
     }
 }
@@ -48,8 +48,8 @@ ClusterFence::ClusterFence(Bucket& bucket, std::filesystem::path file)
         }
     }
     log::warn(
-            "this node has served under the cluster config {}:{}: {} vBuckets that were active "
-            "are pending until one as new is published",
+            "this node served under the cluster config {}:{}: {} vBuckets that were active are "
+            "pending until this config or a newer one is published",
             stored_->epoch, stored_->revision, held);
 }
 
@@ -90,7 +90,7 @@ OpStatus ClusterFence::publish(const std::shared_ptr<const ClusterConfig>& confi
 
 void ClusterFence::store(protocol::ConfigVersion version) {
     std::error_code error;
-    // The later write reports the error.
+    // If it fails, so does the write, which reports the error.
     std::filesystem::create_directories(file_.parent_path(), error);
     writeChecked(file_,
                  nlohmann::json({{"revEpoch", version.epoch}, {"rev", version.revision}}).dump());

@@ -1,4 +1,4 @@
-// ClusterFence: keeps a node that comes back from serving vBuckets that another node serves by now.
+// ClusterFence: prevents a restarted node from serving vBuckets that another node may serve now.
 //
 // The revision of the newest cluster config that was published here is stored in a file. A start
 // that finds the file raises the fence: vBuckets that were active become pending, those that were
@@ -33,9 +33,9 @@ class ClusterFence {
     /// As Bucket::setVBucketState, except for vBuckets that must not become active yet.
     OpStatus setVBucketState(Vbid vbid, VbState state, const OpTime& now, Bucket::IfBusy ifBusy);
     /// Stores the config's revision and makes the config current. Returns KeyExists without any
-    /// change if a config as new is current or a newer one was stored, and TmpFail if the revision
-    /// cannot be stored. Calls `activated` for each vBucket that lowering the fence made active:
-    /// its streams are of the history before.
+    /// change if the config is not newer than the current one, or is older than the stored one;
+    /// TmpFail if the revision cannot be stored. Calls `activated` for each vBucket that becomes
+    /// active because the fence is lowered: its streams belong to the previous history.
     OpStatus publish(const std::shared_ptr<const ClusterConfig>& config, PublishedConfig& inForce,
                      const std::function<void(Vbid)>& activated);
     [[nodiscard]] KeyValues stats() const;

@@ -11,8 +11,7 @@
 namespace kv::server {
 namespace {
 
-/// A node with two vBuckets that is started repeatedly; `active_` holds those that were active
-/// before.
+/// A node with two vBuckets, which a test can start again; both are active before the fence acts.
 class ClusterFenceTest : public testing::Test {
   protected:
     static std::unique_ptr<Bucket> makeBucket() {
@@ -53,14 +52,14 @@ class ClusterFenceTest : public testing::Test {
     std::vector<Vbid> activated_;  ///< by a published config
 };
 
-TEST_F(ClusterFenceTest, ANodeThatWasInNoClusterServes) {
+TEST_F(ClusterFenceTest, ANodeThatWasNeverInAClusterServes) {
     start();
     EXPECT_FALSE(fence_->isUp());
     EXPECT_EQ(state(0), VbState::Active);
     EXPECT_FALSE(std::filesystem::exists(file()));
 }
 
-TEST_F(ClusterFenceTest, ANodeThatComesBackServesOnlyUnderAConfigAsNewAsItsLast) {
+TEST_F(ClusterFenceTest, ARestartedNodeServesOnlyUnderItsLastConfigOrANewerOne) {
     start();
     ASSERT_EQ(publish(5), OpStatus::Ok);
     EXPECT_EQ(state(0), VbState::Active);
@@ -108,7 +107,7 @@ TEST_F(ClusterFenceTest, BehindTheFenceAnActiveStateWaitsForTheConfig) {
 TEST_F(ClusterFenceTest, ARevisionThatCannotBeStoredIsNotPublished) {
     start();
     std::filesystem::create_directory(file().parent_path());
-    // The place where it is written first.
+    // A directory in the place of the temporary file.
     std::filesystem::create_directory(file().string() + ".new");
     EXPECT_EQ(publish(5), OpStatus::TmpFail);
     EXPECT_EQ(inForce_->current()->version().revision, 1);
@@ -116,7 +115,7 @@ TEST_F(ClusterFenceTest, ARevisionThatCannotBeStoredIsNotPublished) {
     EXPECT_EQ(publish(5), OpStatus::Ok);
 }
 
-TEST_F(ClusterFenceTest, AChangedFileIsAnErrorNotAMissingOne) {
+TEST_F(ClusterFenceTest, AChangedFileIsAnErrorAndNotTakenAsMissing) {
     start();
     ASSERT_EQ(publish(5), OpStatus::Ok);
     for (uint64_t at = 0, size = std::filesystem::file_size(file()); at < size; ++at) {

@@ -174,7 +174,7 @@ class DcpKinds : public testing::TestWithParam<std::tuple<Kind, uint8_t, From>> 
                 }
             }
             idle = out.empty() ? idle + 1 : 0;
-            ASSERT_LT(idle, 100) << "the stream stands still";
+            ASSERT_LT(idle, 100) << "the stream makes no progress";
             source_.executor().advance(1ms);
             std::vector<iovec> pieces(out.size() + 1);
             pieces.resize(out.gather(pieces));

@@ -1,9 +1,9 @@
-// DcpNoopTimer: decides when a DCP client is due for a no-op and when it is taken to be gone.
+// DcpNoopTimer: decides when a DCP client gets a no-op and when it is considered gone.
 //
-// A no-op is due one interval after the last one. The client is gone one interval later, counted
-// from its last sign of life: an answer, or bytes taken while the no-op may still wait behind other
-// messages. So a client that takes nothing is gone after two intervals, although the no-op itself
-// cannot reach it, and a slow client that keeps reading is not.
+// A no-op is due one interval after the previous one. A client that does not answer it is gone one
+// interval later. That interval restarts when the client reads bytes while the no-op may still wait
+// behind other messages. So a client that reads nothing is gone after two intervals, although the
+// no-op cannot reach it, and a slow client that keeps reading stays.
 //
 // Threads: belongs to one connection and lives on its front-end thread.
 #pragma once
@@ -31,7 +31,7 @@ class DcpNoopTimer {
     void setInterval(std::chrono::seconds interval) { interval_ = interval; }
     [[nodiscard]] std::chrono::seconds interval() const { return interval_; }
 
-    /// Returns true once for each no-op; the caller writes it now.
+    /// Returns true once for each no-op, which the caller must then write.
     bool takeDue() {
         if (state_ != State::Due) {
             return false;
@@ -42,7 +42,7 @@ class DcpNoopTimer {
     }
     void answered() { state_ = state_ == State::Written ? State::Idle : state_; }
 
-    /// Called about once a second. Returns false when the client is gone.
+    /// Call it about once a second. Returns false if the client is gone.
     bool tick(Clock::time_point now, const Delivery& delivery) {
         if (!on_) {
             return true;
@@ -71,7 +71,7 @@ class DcpNoopTimer {
     State state_{State::Idle};
     /// In state Idle, the time of the last no-op; otherwise the last sign of life.
     Clock::time_point last_;
-    /// Bytes that the client has taken when it has received the no-op.
+    /// Number of bytes that the client has taken once it has received the no-op.
     std::optional<uint64_t> end_;
 };
 

@@ -81,7 +81,7 @@ TEST_F(DcpNoopTimerTest, ASlowReaderIsKeptUntilTheNoopHasReachedIt) {
         EXPECT_TRUE(tick(at, 100U * static_cast<unsigned>(at), 100'000)) << at;
     }
     EXPECT_TRUE(tick(200, 1'000'000, 100'000));
-    EXPECT_EQ(goneAt(201, 1000, 1'000'000, 100'000), 219) << "the no-op is behind it by now";
+    EXPECT_EQ(goneAt(201, 1000, 1'000'000, 100'000), 219) << "it has received the no-op";
 }
 
 TEST_F(DcpNoopTimerTest, NothingHappensUnlessItIsEnabled) {

@@ -30,7 +30,7 @@ class Wake {
     Wake(const Wake&) = default;
     Wake& operator=(const Wake&) = delete;
     ~Wake() {
-        const NonBucketGuard nobody;
+        const NonBucketGuard guard;
         waker_.reset();
     }
     void operator()() const { waker_->wake(); }
@@ -96,18 +96,17 @@ Status DcpProducerConnection::control(std::string_view key, std::string_view val
         return setFlag(format_.expirations);
     }
     if (key == "max_marker_version") {
-        // Version 1, unless the client asks for what only 2.2 can express.
+        // Markers have version 1, except for those with a purge seqno if the client accepts 2.2.
         format_.purges = value == "2.2";
         return value == "2.0" || value == "2.2" ? Status::kSuccess : Status::kEinval;
     }
     if (key == "set_priority") {
-        // There is one priority: all connections take turns.
+        // Accepted without effect: all connections have the same priority.
         return value == "high" || value == "medium" || value == "low" ? Status::kSuccess
                                                                       : Status::kEinval;
     }
     if (key == "supports_cursor_dropping") {
-        // The cursor of a slow stream may always be dropped: the stream continues from disk by
-        // itself.
+        // Accepted without effect: a stream whose cursor is dropped always continues from disk.
         return value == "true" || value == "false" ? Status::kSuccess : Status::kEinval;
     }
     return Status::kEinval;
@@ -146,8 +145,8 @@ DcpProducerConnection::StreamAnswer DcpProducerConnection::openStream(
                                  (request.flags & flags::kStrictUuid) != 0};
     if (const auto back = dcp::rollbackPoint(point, log, high, vbucket.purgedSeqno())) {
         if (seen.state == VbState::Pending) {
-            // This node came back, and another one may be made active instead: nobody gives up for
-            // it what it has lost.
+            // This node has restarted, and another one may become active instead. So no client
+            // gives up documents that this node has lost.
             return Status::kEtmpfail;
         }
         return *back;

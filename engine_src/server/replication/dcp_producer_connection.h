@@ -1,8 +1,8 @@
 // DcpProducerConnection: the producer's side of one DCP connection on the wire: settings, streams,
 // frames, no-ops.
 //
-// Threads: lives on the connection's front-end thread. Its functions take the BucketMemoryGuard of
-// the bucket themselves. Ownership: the DcpNode outlives it.
+// Threads: the connection's front-end thread only. Its functions take the bucket's
+// BucketMemoryGuard, so callers need none. Ownership: the DcpNode outlives it.
 #pragma once
 
 #include <chrono>
@@ -24,12 +24,12 @@ class DcpProducerConnection final : public Conversation {
   public:
     using Clock = std::chrono::steady_clock;
 
-    /// `openFlags` as on the wire; unknown flags have been refused.
+    /// `openFlags` are those on the wire; the caller has refused unknown ones.
     DcpProducerConnection(std::string_view name, dcp::DcpNode& node, std::shared_ptr<Waker> waker,
                           uint32_t openFlags);
     ~DcpProducerConnection() override;
 
-    /// Handles a CONTROL message.
+    /// Changes a setting by DCP_CONTROL. Returns Einval for an unknown setting or value.
     protocol::Status control(std::string_view key, std::string_view value);
 
     /// The answer to a stream request: the failover log (the stream is open), the seqno to roll

@@ -14,8 +14,8 @@ using protocol::Opcode;
 
 namespace {
 
-/// Accepted as it is, the number would leave a promoted copy no room for its own numbers, or lose
-/// its upper bits.
+/// Throws if a number is too large: the copy would have no room for its own numbers after a
+/// promotion, or the upper bits of the number would be lost.
 void check(bool possible, const char* what) {
     if (!possible) {
         throw std::runtime_error(fmt::format("a {} out of range", what));

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kReadBytes = 256U << 10U;
 constexpr auto kStep = std::chrono::milliseconds(100);
-/// The other side is taken to be gone after this time without a message or a no-op.
+/// The source is considered gone after this time without a message or a no-op.
 constexpr auto kSilence = std::chrono::seconds(60);
 
 std::system_error systemError(const char* what) {

@@ -1,5 +1,5 @@
-// ReplicationLink: the socket of a Replicator. Frames go out and come in; every wait ends when the
-// owner stops or the other side has been silent for a minute.
+// ReplicationLink: the socket of a Replicator, which sends and receives frames. Every wait ends
+// when the owner stops it, or when the source has been silent for a minute.
 //
 // Errors: std::runtime_error. Threads: one thread uses it; stop() and stopping() may be called from
 // any thread.
@@ -35,7 +35,7 @@ class ReplicationLink {
 
     /// Queues a frame for flush().
     void send(const protocol::FrameSpec& frame) { protocol::appendFrame(output_, frame); }
-    /// Sends the queued frames; returns early when stopping.
+    /// Sends the queued frames. Returns early when stopping.
     void flush();
 
     /// Waits until there is something to read or to send. `whileWaiting` runs every 100 ms and may
@@ -51,9 +51,9 @@ class ReplicationLink {
 
   private:
     void connectTo(const addrinfo& address);
-    /// Returns how many bytes the socket took, possibly none.
+    /// Returns the number of bytes that the socket took, possibly 0.
     size_t sendSome(protocol::Bytes bytes);
-    /// Returns how many bytes came, possibly none.
+    /// Returns the number of bytes received, possibly 0.
     size_t receiveSome(uint8_t* to, size_t room);
     /// Waits for the socket. Returns false when stopping.
     bool waitFor(short events, const std::function<void()>& whileWaiting = {});

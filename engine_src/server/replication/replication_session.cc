@@ -27,7 +27,7 @@ constexpr uint64_t kLastSeqno = ~uint64_t{0};
 /// Opaque of the control message that an older source does not know.
 constexpr uint32_t kMarkerControl = 1;
 
-/// The opaque of a stream: the vBucket and the number of the request.
+/// Returns the opaque of a stream: the vBucket and the number of the request.
 uint32_t opaqueOf(Vbid vbid, uint16_t request) {
     return uint32_t{request} << 16U | vbid.get();
 }
@@ -91,7 +91,7 @@ void ReplicationSession::openStreams() {
     control("enable_noop", "true");
     control("enable_expiry_opcode", "true");
     control("max_marker_version", "2.2", kMarkerControl);
-    // Messages that an earlier connection's streams still hold back are requested again.
+    // Messages of an earlier connection that are held back will be sent again.
     const BucketMemoryGuard guard(bucket_.memory());
     for (uint16_t vb = 0; vb < bucket_.vbucketCount(); ++vb) {
         consumer_.closeStream(Vbid{vb});
@@ -196,7 +196,7 @@ void ReplicationSession::handleAnswer(const FrameView& frame) {
         return;
     }
     if (frame.header.opcode == Opcode::kDcpCloseStream) {
-        return;  // a source that has ended the stream itself does not know it any more
+        return;  // an error only means that the source had ended the stream already
     }
     if (frame.header.opcode == Opcode::kDcpGetFailoverLog) {
         startOvers_.handleFailoverLog(frame);
@@ -269,7 +269,7 @@ void ReplicationSession::handleMessage(const FrameView& frame) {
     uint32_t detail = 0;
     dcp::Applied applied{};
     {
-        // The document belongs to the bucket from here on.
+        // The document is charged to the bucket.
         const BucketMemoryGuard guard(bucket_.memory());
         dcp::Message message = toMessage(frame);
         detail = message.detail;
@@ -300,7 +300,7 @@ void ReplicationSession::considerRollBack(Vbid vbid, Seqno seqno) {
         return;
     }
     if (unreplicated_.isKeptForGood(vbid)) {
-        closeStream(vbid);  // though the source may have more by now, it is not of this history
+        closeStream(vbid);  // even if the source has more now, its documents are of another history
         return;
     }
     startOvers_.add(vbid, opaqueOf(vbid, requests_[vbid.get()]));
@@ -337,8 +337,7 @@ void ReplicationSession::rollBack(Vbid vbid, Seqno seqno) {
     }
     switch (bucket_.rollBackReplica(vbid, terms_[vbid.get()], seqno, OpTime::now())) {
         case Bucket::RollBack::NotReplica:
-            // Promoted while the request was in progress: its own data is authoritative now. Or
-            // emptied, so that nothing is left to roll back.
+            // It was promoted during the request and keeps its data, or it was emptied.
             return;
         case Bucket::RollBack::StoreFailed:
             throw std::runtime_error("the store refused to roll a vBucket back");

@@ -40,8 +40,8 @@ class ReplicationSession {
   public:
     /// Time between two requests for the streams that are missing.
     static constexpr auto kRetryPause = std::chrono::seconds(1);
-    /// If the source ends a stream that was younger than this, the stream waits for the next of
-    /// those rounds.
+    /// A stream that ends sooner than this after its request is requested again only after the
+    /// pause.
     static constexpr auto kShortLife = std::chrono::milliseconds(10);
 
     /// `vbuckets`: those to replicate from this source; empty means all.
@@ -49,13 +49,14 @@ class ReplicationSession {
                        std::vector<bool> vbuckets = {});
     ReplicationSession(const ReplicationSession&) = delete;
     ReplicationSession& operator=(const ReplicationSession&) = delete;
-    /// When it returns, nothing is applied any more; processBuffered() must not be running.
+    /// Applies nothing after it returns. processBuffered() must not be running.
     ~ReplicationSession();
 
-    /// Starts over on a new connection; no more messages of an earlier one will arrive.
+    /// Begins on a new connection. Messages of an earlier one must not be passed to handle() any
+    /// more.
     void begin();
     /// Handles a frame of the source. Throws std::runtime_error if it violates the protocol; the
-    /// connection is over then.
+    /// caller must then close the connection.
     void handle(const protocol::FrameView& frame);
     /// Acknowledges what was applied and requests the missing streams. Call it at least every 100
     /// ms, otherwise the source may stay silent indefinitely.
@@ -81,8 +82,7 @@ class ReplicationSession {
     void handleStreamAnswer(const protocol::FrameView& frame);
     void handleMessage(const protocol::FrameView& frame);
     void rollBack(Vbid vbid, Seqno seqno);
-    /// Rolls back; but if everything would be lost, only after the source has reported how much it
-    /// has.
+    /// Rolls back, unless the replica would lose all documents: startOvers_ decides that.
     void considerRollBack(Vbid vbid, Seqno seqno);
     /// Lets the replica start over, or keeps its copy, unless its stream is another one by now.
     void carryOut(const StartOvers::Decision& decision);

@@ -21,7 +21,7 @@ TEST_F(ReplicationSessionTest, AnEndedStreamIsRequestedAgainAtOnce) {
     EXPECT_NE(opaques_.front(), opaques_.back());
 }
 
-TEST_F(ReplicationSessionTest, ASourceNeedNotSupportMarkersWithAPurgeSeqno) {
+TEST_F(ReplicationSessionTest, ASourceMayLackMarkersWithAPurgeSeqno) {
     const auto refuse = [this](const std::string& control) {
         send({.magic = Magic::kClientResponse,
               .opcode = Opcode::kDcpControl,
@@ -52,7 +52,7 @@ TEST_F(ReplicationSessionTest, AStreamEndedForAnotherReasonWaitsForTheNextRound)
     }
 }
 
-TEST_F(ReplicationSessionTest, ImpossibleNumbersAreRefusedByName) {
+TEST_F(ReplicationSessionTest, AnErrorNamesTheNumberThatIsOutOfRange) {
     const auto marker = [&](uint64_t end) {
         send({.opcode = Opcode::kDcpSnapshotMarker,
               .vbucketOrStatus = kReplicaVb.get(),
@@ -182,7 +182,7 @@ TEST_F(ReplicationSessionTest, AStreamIsRequestedByTheHistoryOfItsData) {
 TEST_F(ReplicationSessionTest, APartOfASnapshotIsOfTheHistoryOfItsEnd) {
     accept({{VbUuid{9}, Seqno{3}}, {VbUuid{8}, Seqno{0}}});
     snapshot(1, 5);
-    deletion(2);  // what was between is deleted or changed up to 5 in the new history
+    deletion(2);  // seqno 1 was replaced by one up to 5, in the new history
     const auto asked = requestAgain();
     EXPECT_EQ(asked.start, 2u);
     EXPECT_EQ(asked.snapshotEnd, 5u);

@@ -75,7 +75,7 @@ class ReplicationSessionTest : public testing::Test {
               .key = protocol::asBytes(key),
               .value = protocol::asBytes("value")});
     }
-    /// Runs the upkeep until another stream is requested. Returns false if none ever is.
+    /// Runs the upkeep until another stream is requested. Returns false if none is within a minute.
     bool requestsAgain() {
         const auto requests = opaques_.size();
         for (auto patience = std::chrono::minutes(1) / kStep; opaques_.size() == requests;

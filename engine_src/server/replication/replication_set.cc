@@ -69,7 +69,7 @@ bool ReplicationSet::tryApply(const ClusterConfig& config) {
         apply(config);
         return true;
     } catch (const std::exception& error) {
-        log::error("replication as the cluster map asks for it: {}; trying again", error.what());
+        log::error("cannot replicate as the cluster map requires: {}; trying again", error.what());
         return false;
     }
 }
@@ -92,7 +92,7 @@ void ReplicationSet::apply(const ClusterConfig& config) {
             wanted.emplace(addressOf(config, server), std::move(vbuckets));
         }
     }
-    // Ended before any other starts, so that no vBucket is ever fed by two.
+    // They end before others start, so that a vBucket never has two sources.
     std::vector<Source> ended;
     {
         const std::lock_guard lock(mutex_);
@@ -108,7 +108,7 @@ void ReplicationSet::apply(const ClusterConfig& config) {
             wanted.erase(source.address);
         }
     }
-    ended.clear();  // joins their threads outside of the lock
+    ended.clear();  // waits for their threads, so it needs to be outside of the lock
     for (auto& [address, vbuckets] : wanted) {
         try {
             ReplicationSource source = parseSource(address);
@@ -120,7 +120,7 @@ void ReplicationSet::apply(const ClusterConfig& config) {
             const std::lock_guard lock(mutex_);
             sources_.push_back({address, std::move(vbuckets), std::move(replicator)});
         } catch (const std::invalid_argument& error) {
-            log::error("replication as the cluster map asks for it: {}{}", error.what(),
+            log::error("cannot replicate as the cluster map requires: {}{}", error.what(),
                        login_.tls ? "; nodesExt has the ports for TLS (kvSSL)" : "");
         }
     }
@@ -133,14 +133,14 @@ KeyValues ReplicationSet::stats() const {
             {"connections", 0}, {"streams_opened", 0}, {"rollbacks", 0},
             {"messages", 0},    {"bytes", 0},          {"held_back", 0},
             {"refused", 0},     {"copies_kept", 0},    {"streams_refused", 0}};
-    KeyValues copies;
+    KeyValues vbuckets;
     for (const auto& source : sources_) {
         for (const auto& [name, value] : source.replicator->stats()) {
             connected += name == "connected" && value == "true" ? 1U : 0U;
             if (const auto sum = sums.find(name); sum != sums.end()) {
                 sum->second += std::stoull(value);
             } else if (name.starts_with("vb_")) {
-                copies.emplace_back(name, value);
+                vbuckets.emplace_back(name, value);
             }
         }
     }
@@ -149,7 +149,7 @@ KeyValues ReplicationSet::stats() const {
     for (const auto& [name, sum] : sums) {
         values.emplace_back(name, std::to_string(sum));
     }
-    values.insert(values.end(), copies.begin(), copies.end());
+    values.insert(values.end(), vbuckets.begin(), vbuckets.end());
     return values;
 }
 

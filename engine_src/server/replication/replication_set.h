@@ -1,10 +1,10 @@
-// ReplicationSet: the Replicators that the cluster map asks for: one for each node that has an
-// active vBucket of which this node holds a replica.
+// ReplicationSet: the Replicators that the cluster map requires: one for each node that has an
+// active vBucket of which this node has a replica.
 //
-// Threads: follow() and stats() may be called from any thread. follow() returns at once: a separate
-// thread ends the replicators that the map no longer needs and starts new ones; unchanged ones
-// continue undisturbed. If memory or a thread is lacking, it tries again after a second. Ownership:
-// bucket and executor outlive it.
+// Threads: follow() and stats() may be called from any thread. follow() does not wait: a separate
+// thread ends the replicators that the map no longer needs and starts new ones. Replicators whose
+// vBuckets are the same continue. If memory or a thread is lacking, it tries again after a second.
+// Ownership: bucket and executor outlive it.
 #pragma once
 
 #include <condition_variable>
@@ -27,8 +27,8 @@ class ReplicationSet {
     ReplicationSet& operator=(const ReplicationSet&) = delete;
     ~ReplicationSet();
 
-    /// Returns false without any change if a config as new or newer was followed before; concurrent
-    /// publishers may overtake each other.
+    /// Returns false without any change unless the config is newer than all before it: concurrent
+    /// publishers may call this in another order.
     bool follow(std::shared_ptr<const ClusterConfig> config);
     /// STAT replication: sums, the number of sources, and how many of them are connected.
     [[nodiscard]] KeyValues stats() const;
@@ -43,7 +43,7 @@ class ReplicationSet {
     void run();
     /// HOST:PORT to connect to, with the node's TLS port (kvSSL) if TLS is used.
     [[nodiscard]] std::string addressOf(const ClusterConfig& config, size_t server) const;
-    /// Returns false if something could not be done; calling it again does the rest.
+    /// Returns false if something failed; another call does the rest.
     bool tryApply(const ClusterConfig& config);
     void apply(const ClusterConfig& config);
 

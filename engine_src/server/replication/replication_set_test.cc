@@ -36,7 +36,7 @@ bool becomes(const ReplicationSet& set, const std::string& sources) {
     return true;
 }
 
-TEST(ReplicationSet, AMapThatWasOvertakenOnItsWayIsNotFollowed) {
+TEST(ReplicationSet, AnOlderMapThatArrivesLaterIsNotFollowed) {
     const auto bucket = testing_support::makeBucket(2);
     ThreadExecutor executor({.writers = 1, .auxIo = 1, .nonIo = 1});
     ReplicationSet set(*bucket, executor, {});

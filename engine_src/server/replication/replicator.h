@@ -1,8 +1,8 @@
-// Replicator: makes this node's vBuckets replicas of another node's over one DCP connection.
+// Replicator: replicates vBuckets of another node to this one over one DCP connection.
 //
 // Threads: its one thread connects and runs a ReplicationSession; when the connection ends, it
 // tries again every second and resumes. Construct and destroy it from one thread; stats() from any.
-// The destructor stops replication and returns when nothing is applied any more. Ownership: bucket
+// The destructor stops replication; nothing is applied after it returns. Ownership: bucket
 // and executor outlive it.
 #pragma once
 

@@ -33,7 +33,7 @@ class StartOversTest : public ReplicationSessionTest {
               .opaque = logOpaques_.back(),
               .value = log});
     }
-    /// Of a source that was promoted with a part of what is here.
+    /// Answers as a source that was promoted with a part of this copy.
     void answerRelatedLog() { answerLog({{VbUuid{10}, Seqno{0}}, {VbUuid{9}, Seqno{0}}}); }
     /// Answers a request for the source's seqnos.
     void answerSeqnos(uint64_t high, protocol::Status status = protocol::Status::kSuccess,
@@ -60,7 +60,7 @@ class StartOversTest : public ReplicationSessionTest {
         }
         requestAgain();
     }
-    /// Forgets the copy, as kvctl discard-copies does.
+    /// Empties the vBucket, as kvctl discard-copies does.
     void discardCopy() {
         const auto now = OpTime::now();
         bucket_->setVBucketState(kReplicaVb, VbState::Dead, now);
@@ -103,14 +103,14 @@ TEST_F(StartOversTest, AKeptCopyStaysWhenTheSourceHasMoreAgain) {
     answerSeqnos(0);
     requestAgain();
     askToStartOver();
-    answerRelatedLog();  // nobody asked
+    answerRelatedLog();  // not requested
     answerSeqnos(1000);
     EXPECT_EQ(seqnoRequests_, 2);
     EXPECT_EQ(bucket_->stats().storedValues, 3U);
     EXPECT_EQ(stat("copies_kept"), "1");
 }
 
-TEST_F(StartOversTest, ACopyIsKeptThoughASourceOfAnUnrelatedHistoryHasMore) {
+TEST_F(StartOversTest, ACopyIsKeptIfASourceOfAnUnrelatedHistoryHasMore) {
     fill(3);
     askToStartOver();
     ASSERT_EQ(logOpaques_.size(), 1U);
@@ -121,7 +121,7 @@ TEST_F(StartOversTest, ACopyIsKeptThoughASourceOfAnUnrelatedHistoryHasMore) {
     EXPECT_EQ(stat("rollbacks"), "0");
 }
 
-TEST_F(StartOversTest, ACopyIsKeptThoughASourceThatDoesNotSayItsHistoryHasMore) {
+TEST_F(StartOversTest, ACopyIsKeptIfASourceThatRefusesItsFailoverLogHasMore) {
     fill(3);
     askToStartOver();
     answerLog({{VbUuid{9}, Seqno{0}}}, protocol::Status::kNotMyVbucket);
@@ -130,7 +130,7 @@ TEST_F(StartOversTest, ACopyIsKeptThoughASourceThatDoesNotSayItsHistoryHasMore) 
     EXPECT_EQ(stat("copies_kept"), "1");
 }
 
-TEST_F(StartOversTest, ACopyUnknownToTheSourceIsKept) {
+TEST_F(StartOversTest, ACopyIsKeptIfTheSourceRefusesItsSeqnos) {
     fill(3);
     askToStartOver();
     answerRelatedLog();
