@@ -1,35 +1,21 @@
 // glibc's malloc. It has no interface to read its tunables back, so it takes no options here.
-#include <dlfcn.h>
 #include <gnu/libc-version.h>
 #include <malloc.h>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <string_view>
 
 #include "allocators/allocator.h"
+#include "allocators/in_effect.h"
 
 namespace kv::allocator {
-namespace {
-
-/// Returns the file name of the library that defines `malloc` in this process.
-std::string mallocLibrary() {
-    Dl_info found{};
-    if (::dladdr(::dlsym(RTLD_DEFAULT, "malloc"), &found) == 0 || found.dli_fname == nullptr) {
-        return {};
-    }
-    return std::filesystem::path(found.dli_fname).filename().string();
-}
-
-}  // namespace
-
 /// Also reports a preloaded library (LD_PRELOAD, /etc/ld.so.preload) that brings its own malloc.
 std::string name() {
     // glibc's, by its new and its old name, and the sanitizers', which no measured build has
     constexpr std::array<std::string_view, 5> kExpected{"libc.so", "libc-", "libasan.", "libtsan.",
                                                         "libclang_rt."};
-    const std::string library = mallocLibrary();
+    const std::string library = libraryOf("malloc");
     const bool expected = std::any_of(kExpected.begin(), kExpected.end(),
                                       [&](auto start) { return library.starts_with(start); });
     return expected ? "system" : "malloc of " + library;

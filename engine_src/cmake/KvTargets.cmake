@@ -3,7 +3,7 @@
 #   kv_library(NAME SRCS a.cc ... DEPS kv_types ...)             a folder's static library (objects shared by all variants)
 #   kv_together(GROUP b.cc c.cc ...)                      before kv_library: these sources are compiled as one unit
 #   kv_executable(NAME SRCS ... DEPS ... [ALLOCATOR])     a program of the artifact; ALLOCATOR links ENGINE_ALLOCATOR
-#   kv_test(NAME SRCS ... DEPS ... [LABELS concurrent])   a GoogleTest binary, registered with ctest
+#   kv_test(NAME SRCS ... DEPS ... [LABELS concurrent] [ALLOCATOR])  a GoogleTest binary, registered with ctest
 #   kv_benchmark(NAME SRCS ... DEPS ...)                  a Google Benchmark binary of the artifact, linked like kv_engine
 #   kv_fuzzer(NAME SRCS ... DEPS ...)                     a libFuzzer target (clang and KV_FUZZ=ON only)
 #
@@ -100,9 +100,10 @@ function(kv_test name)
   if(NOT KV_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ALLOCATOR" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
-  target_link_libraries(${name} PRIVATE kv_flags ${ARG_DEPS} kv_system_allocator GTest::gmock GTest::gtest_main)
+  set(allocator $<IF:$<BOOL:${ARG_ALLOCATOR}>,kv_selected_allocator,kv_system_allocator>)
+  target_link_libraries(${name} PRIVATE kv_flags ${ARG_DEPS} ${allocator} GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
   target_precompile_headers(${name} REUSE_FROM kv_test_pch)
   if(KV_TOGETHER)

@@ -3,7 +3,7 @@
 # options/selected/<name>.h includes the policies (options/<name>.h) and calls the selected one Selected<Name>. A build with
 # another value in the same tree recompiles the files that include that header; a build with another allocator recompiles nothing.
 
-set(ENGINE_ALLOCATOR "system" CACHE STRING "system, or a directory of allocators/")
+set(ENGINE_ALLOCATOR "system" CACHE STRING "system, tcmalloc, or a directory of allocators/")
 
 set(KV_SWITCHES ${CMAKE_CURRENT_LIST_DIR}/switches.json)
 set(KV_SELECTED_TEMPLATE ${CMAKE_CURRENT_LIST_DIR}/selected/switch.h.in)

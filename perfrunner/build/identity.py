@@ -37,7 +37,7 @@ PINS = ("Cargo.toml", "Cargo.lock")  # of each allocator, in its folder
 
 @dataclass(frozen=True)
 class AllocatorPin:
-    """The version of an allocator that Cargo.lock pins; None for the system's allocator."""
+    """The version of an allocator that Cargo.lock pins; None for an allocator of the system."""
 
     crate: str
     version: str
@@ -118,15 +118,15 @@ def allocator_hash(source_dir: Path, allocator: str) -> str:
 
 
 def allocator_pin(source_dir: Path, allocator: str) -> AllocatorPin | None:
-    """Read from Cargo.lock the package that contains jemalloc's source."""
+    """Read from Cargo.lock the package that contains the allocator's source."""
     lock = source_dir / ALLOCATORS / allocator / "Cargo.lock"
     if not lock.is_file():
         return None
     for block in lock.read_text(encoding="utf-8").split("[[package]]"):
         fields = dict(re.findall(r'^(\w+) = "([^"]*)"$', block, re.MULTILINE))
-        if fields.get("name", "").endswith("jemalloc-sys"):
+        if fields.get("name", "").endswith("malloc-sys"):
             return AllocatorPin(fields["name"], fields["version"], fields.get("checksum", ""))
-    raise BuildError(f"{lock} pins no jemalloc crate")
+    raise BuildError(f"{lock} pins no crate of an allocator")
 
 
 def recipe_id(

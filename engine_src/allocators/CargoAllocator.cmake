@@ -1,12 +1,12 @@
-# kv_cargo_jemalloc(TARGET NAME) builds the jemalloc that allocators/NAME/Cargo.lock pins and imports its archive.
+# kv_cargo_allocator(TARGET NAME) builds the allocator that allocators/NAME/Cargo.lock pins and imports its archive.
 #
-# Cargo serves as fetcher and checksum guard; the crate's build script runs jemalloc's own configure and make. `check`
-# is enough: it runs build scripts and skips Rust code generation. -g1 keeps the archive a tenth of its default size.
-# ENGINE_ALLOCATOR_CACHE may name a directory that several build trees share.
+# Cargo serves as fetcher and checksum guard; the crate's build script runs the allocator's own configure and make, or the
+# compiler. `check` is enough: it runs build scripts and skips Rust code generation. -g1 keeps the archive a tenth of its
+# default size. ENGINE_ALLOCATOR_CACHE may name a directory that several build trees share.
 
 set(ENGINE_ALLOCATOR_CACHE "${PROJECT_BINARY_DIR}/allocators" CACHE PATH "where allocators are built")
 
-function(kv_cargo_jemalloc target name)
+function(kv_cargo_allocator target name)
   find_program(CARGO_EXECUTABLE cargo)
   if(NOT CARGO_EXECUTABLE)
     message(FATAL_ERROR "ENGINE_ALLOCATOR=${name} needs cargo (Rust 1.71 or later): install it with rustup, or choose ENGINE_ALLOCATOR=system")
@@ -14,7 +14,7 @@ function(kv_cargo_jemalloc target name)
   message(STATUS "allocator ${name}: cargo (about a minute the first time)")
   execute_process(
     COMMAND ${CMAKE_COMMAND} -E env --unset=MAKEFLAGS --unset=MAKELEVEL --unset=LDFLAGS --unset=CPPFLAGS
-            CC=${CMAKE_C_COMPILER} CFLAGS=-g1
+            CC=${CMAKE_C_COMPILER} CFLAGS=-g1 CXX=${CMAKE_CXX_COMPILER} CXXFLAGS=-g1
             ${CARGO_EXECUTABLE} check --quiet --release --locked
             --target-dir ${ENGINE_ALLOCATOR_CACHE}/${name} --message-format=json-render-diagnostics
     WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${name}
