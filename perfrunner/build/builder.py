@@ -97,7 +97,7 @@ def build_variant(
 def request_of(variant: Variant, source_dir: Path, programs: Sequence[str] = ()) -> BuildRequest:
     """Return the request to build the variant from this source. Raises BuildError when there is no engine source."""
     # Imported late: a build host runs this module and has no pydantic.
-    from perfrunner.spec.allocator import SYSTEM
+    from perfrunner.spec.allocator import is_crate
     from perfrunner.spec.switches import cmake_setting
 
     options = dict(cmake_setting(name, value) for name, value in variant.options.items())
@@ -105,7 +105,7 @@ def request_of(variant: Variant, source_dir: Path, programs: Sequence[str] = ())
     return BuildRequest(
         options=options,
         allocator=allocator,
-        with_cargo=allocator != SYSTEM,
+        with_cargo=is_crate(allocator),
         source=source_hash(source_dir),
         pin=allocator_hash(source_dir, allocator),
         programs=tuple(sorted(set(programs))),

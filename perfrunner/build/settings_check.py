@@ -200,14 +200,17 @@ def same_value(expected: str, actual: str) -> bool:
 def _check_version(variant: Variant, stats: Stats) -> dict[str, str]:
     """Check the allocator's version.
 
-    Returns an entry only if the version is not checked: otherwise the allocator's name already holds it.
+    Returns an entry only if the version is not checked, or is that of a library of the system: otherwise the
+    allocator's name already holds it.
     """
     family, _, version = variant.allocator.name.partition("-")
     actual = stats.get("allocator", {}).get("version")
     text = actual or ""
-    if variant.allocator.name == SYSTEM or text.startswith((f"{version}-", _NO_VERSION)):
+    if family == SYSTEM or text.startswith((f"{version}-", _NO_VERSION)):
         return {}
-    if text == version:
+    if text and not version:
+        return {"allocator.version": text}
+    if text and text == version:
         return {}
     if variant.skips("allocator.version"):
         return {"allocator.version": not_checked(version, actual)}
@@ -218,7 +221,6 @@ def _check_version(variant: Variant, stats: Stats) -> dict[str, str]:
     )
 
 
-CONF_VARIABLE = "_RJEM_MALLOC_CONF"  # every jemalloc of ours is linked under the prefix _rjem_
 READY_TIMEOUT_S = 60.0
 _READY_POLL_S = 0.05
 _STAT_TIMEOUT_S = 30.0
@@ -292,11 +294,7 @@ def check(
 
 def engine_environment(variant: Variant) -> dict[str, str]:
     """Return the environment variables with which an engine of this variant is started."""
-    env = dict(variant.env)
-    if variant.allocator.name != SYSTEM:
-        # Set it even when it is empty: nothing may come from the host's environment.
-        env[CONF_VARIABLE] = variant.allocator.option_string
-    return env
+    return {**variant.env, **variant.allocator.linked_environment}
 
 
 def _check_environment(host: Host, process: Process, variant: Variant) -> dict[str, str]:

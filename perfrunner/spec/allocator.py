@@ -28,21 +28,32 @@ ALLOCATORS = (
     "jemalloc-5.2.1",
     "jemalloc-5.3.0",
     "jemalloc-5.3.1",
+    "mimalloc-2.3.2",
+    "mimalloc-3.3.2",
+    "snmalloc-0.7.6",
+    "tcmalloc",
 )
 
 # Libraries that the loader puts before all others; glibc too, for a program that is linked with another allocator.
 GLIBC = "glibc"
 PRELOADS = (GLIBC, "jemalloc", "mimalloc", "tcmalloc", "snmalloc")
-# The environment variables of a preloaded library's options: one for all of them, or one for each.
+# The environment variables of an allocator's options: one for all of them, or one for each. The jemalloc of the engine
+# is linked under the prefix _rjem_.
 _ONE_VARIABLE = {"jemalloc": "MALLOC_CONF"}
+_LINKED_JEMALLOC = "_RJEM_MALLOC_CONF"
 _PREFIXES = {"mimalloc": "MIMALLOC_", "tcmalloc": "TCMALLOC_"}
 
-# Named sets of run-time options; a variant's own options override them. The settings check covers them as well.
+# Named sets of jemalloc's run-time options; a variant's own options override them. The settings check covers them too.
 PROFILES: dict[str, dict[str, str]] = {
     # The historic engine set one arena in its daemon, for less fragmentation. It also set
     # `prof:true,prof_active:false`, which needs a jemalloc built with --enable-prof; none of ours is.
     "historic": {"narenas": "1"},
 }
+
+
+def is_crate(allocator: str) -> bool:
+    """Tell whether cargo builds an allocator of the engine: its name has the version that Cargo.lock pins."""
+    return "-" in allocator
 
 
 def _preload(value: str) -> str:
@@ -102,13 +113,16 @@ class AllocatorSpec(Piece):
     def _known_profile(cls, profile: str | None, info: ValidationInfo) -> str | None:
         if profile is not None and profile not in PROFILES:
             raise ValueError(expected_name("an allocator profile", profile, PROFILES))
-        if profile is not None and info.data.get("name") == SYSTEM:
+        name = info.data.get("name", "jemalloc")
+        if profile is not None and name == SYSTEM:
             raise ValueError("expected no profile: the system allocator takes no options")
+        if profile is not None and not name.startswith("jemalloc"):
+            raise ValueError(f"expected no profile: its options are those of jemalloc, not {name}")
         return profile
 
     @field_validator("options")
     @classmethod
-    def _none_for_system(cls, options: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+    def _known_options(cls, options: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         preload = info.data.get("preload")
         if options and preload is not None:
             if preload not in (*_ONE_VARIABLE, *_PREFIXES):
@@ -121,6 +135,8 @@ class AllocatorSpec(Piece):
             raise ValueError(
                 "expected no options: the system allocator takes none (set glibc's tunables in env)"
             )
+        if options and info.data.get("name", "").startswith("snmalloc"):
+            raise ValueError("expected no options: snmalloc takes none at run time")
         if options and "name" in info.data and (wrong := wrong_options(info.data["name"], options)):
             raise items_error(wrong)
         return options
@@ -131,13 +147,32 @@ class AllocatorSpec(Piece):
         return {**PROFILES.get(self.profile or "", {}), **self.options}
 
     @property
+    def family(self) -> str:
+        """The name of the linked allocator without its version."""
+        return self.name.partition("-")[0]
+
+    @property
+    def linked_environment(self) -> dict[str, str]:
+        """Return the environment variables of a linked allocator's options.
+
+        jemalloc's is set even when it is empty: nothing may come from the host's environment.
+        """
+        if self.family == "jemalloc":
+            return {_LINKED_JEMALLOC: self.option_string}
+        return self._variables(self.family)
+
+    @property
     def preload_environment(self) -> dict[str, str]:
         """Return the environment variables of a preloaded allocator's options."""
         if not self.options or self.preload is None:
             return {}
         if self.preload in _ONE_VARIABLE:
             return {_ONE_VARIABLE[self.preload]: self.option_string}
-        prefix = _PREFIXES[self.preload]
+        return self._variables(self.preload)
+
+    def _variables(self, family: str) -> dict[str, str]:
+        """Return one environment variable for each option."""
+        prefix = _PREFIXES.get(family, "")
         return {f"{prefix}{name.upper()}": value for name, value in self.options.items()}
 
     @model_serializer(mode="wrap")
@@ -194,10 +229,16 @@ def asked_tunables(env: Mapping[str, str]) -> dict[str, str]:
     return asked
 
 
-def env_problems(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an error by variable for each setting that glibc would silently ignore."""
+def env_problems(env: Mapping[str, str], allocator: AllocatorSpec | None) -> dict[str, str]:
+    """Return an error by variable for each setting that glibc would silently ignore, or that belongs elsewhere.
+
+    The settings check does not see options that `env` sets of the linked `allocator`.
+    """
     wrong: dict[str, str] = {}
+    prefix = _PREFIXES.get(allocator.family) if allocator else None
     for name in env:
+        if prefix and name.startswith(prefix):
+            wrong[name] = "expected no allocator setting in env: use allocator.options"
         if name.startswith("MALLOC_") and name not in ALIASES:
             wrong[name] = f"unknown variable of glibc's malloc{did_you_mean(name, ALIASES)}"
     try:

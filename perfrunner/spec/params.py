@@ -1,7 +1,7 @@
-"""Detect misspelled run-time settings: the engine's --param and jemalloc's options.
+"""Detect misspelled run-time settings: the engine's --param and the options of allocators.
 
 Only a name that resembles a known one is refused here. Any other name goes to the engine, which decides:
-another revision of it, or another version of jemalloc, may know more names than this list.
+another revision of it, or another version of an allocator, may know more names than this list.
 """
 
 from __future__ import annotations
@@ -63,6 +63,20 @@ JEMALLOC_SINCE: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("hpa", "zero_realloc"), (5, 3, 0)),
 }
 _JEMALLOC_NUMBERS = ("dirty_decay_ms", "muzzy_decay_ms", "max_background_threads", "lg_tcache_max")
+# The options of mimalloc 2.3.2 and 3.3.2 that a release build on Linux uses; of tcmalloc those that can be read back.
+MIMALLOC_OPTIONS = (
+    "abandoned_page_purge", "abandoned_reclaim_on_free", "allow_large_os_pages", "allow_thp",
+    "arena_eager_commit", "arena_is_numa_local", "arena_max_object_size", "arena_purge_mult", "arena_reserve",
+    "destroy_on_exit", "disallow_arena_alloc", "disallow_os_alloc", "eager_commit", "eager_commit_delay",
+    "generic_collect", "max_errors", "max_segment_reclaim", "max_vabits", "max_warnings", "minimal_purge_size",
+    "page_commit_on_demand", "page_cross_thread_max_reclaim", "page_full_retain", "page_max_candidates",
+    "page_max_reclaim", "page_reclaim_on_free", "pagemap_commit", "purge_decommits", "purge_delay",
+    "purge_extend_delay", "reserve_huge_os_pages", "reserve_huge_os_pages_at", "reserve_os_memory",
+    "show_errors", "show_stats", "target_segments_per_thread", "use_numa_nodes", "verbose", "visit_abandoned",
+)  # fmt: skip
+TCMALLOC_OPTIONS = ("aggressive_decommit", "heap_limit_mb", "max_total_thread_cache_bytes")
+_WHOLE_NUMBERS = {"mimalloc": MIMALLOC_OPTIONS, "tcmalloc": TCMALLOC_OPTIONS}
+_TRUTHS = ("true", "false", "yes", "no", "on", "off")
 _INTEGER = re.compile(r"-?\d+")
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
@@ -79,7 +93,20 @@ def wrong_params(params: Mapping[str, str]) -> dict[str, str]:
 
 
 def wrong_options(allocator: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Return an error by name for each misspelled jemalloc option or invalid value."""
+    """Return an error by name for each misspelled option of an allocator or invalid value."""
+    if (known := _WHOLE_NUMBERS.get(allocator.partition("-")[0])) is not None:
+        return {
+            **{
+                name: f"expected an integer (bytes, without a unit) or true or false, got {value}"
+                for name, value in options.items()
+                if not _INTEGER.fullmatch(value) and value.lower() not in _TRUTHS
+            },
+            **misspelt(options, known),
+        }
+    return _wrong_jemalloc_options(allocator, options)
+
+
+def _wrong_jemalloc_options(allocator: str, options: Mapping[str, str]) -> dict[str, str]:
     wrong = misspelt(options, JEMALLOC_OPTIONS)
     version = tuple(int(part) for part in allocator.rpartition("-")[2].split("."))
     for name, value in options.items():

@@ -210,8 +210,8 @@ class Variant(Piece):
 
     @field_validator("env")
     @classmethod
-    def _nothing_is_ignored(cls, env: dict[str, str]) -> dict[str, str]:
-        if wrong := env_problems(env):
+    def _nothing_is_ignored(cls, env: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        if wrong := env_problems(env, info.data.get("allocator")):
             raise items_error(wrong)
         return env
 

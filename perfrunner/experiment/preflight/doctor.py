@@ -22,7 +22,7 @@ from perfrunner.experiment.preflight.requirements import cpu_findings, sdk_findi
 from perfrunner.hosts import Host, Process, data_address, open_host, scripts
 from perfrunner.hosts.facts import usable_memory
 from perfrunner.measure.cpu_profile import check_perf
-from perfrunner.spec.allocator import SYSTEM
+from perfrunner.spec.allocator import is_crate
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.model import Spec
 
@@ -318,7 +318,7 @@ def _build_host(
 def _crate(spec: Spec | None) -> str:
     """Return an allocator of the spec that cargo builds, or an empty string."""
     wanted = [] if spec is None else [v.allocator.name for v in spec.variants.values()]
-    return min((name for name in wanted if name != SYSTEM), default="")
+    return min((name for name in wanted if is_crate(name)), default="")
 
 
 def _cargo(place: str, allocator: str, error: str, remedy: str) -> Finding:

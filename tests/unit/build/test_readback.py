@@ -105,6 +105,33 @@ def test_a_profile_is_read_back_like_an_option() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "version", "reported"),
+    [
+        ("mimalloc-2.3.2", "2.3.2", {}),
+        ("snmalloc-0.7.6", "0.7.6", {}),
+        ("tcmalloc", "gperftools 2.10", {"allocator.version": "gperftools 2.10"}),
+    ],
+)
+def test_the_version_is_compared_with_the_name_or_kept(
+    name: str, version: str, reported: dict[str, str]
+) -> None:
+    answers = {"allocator": {"name": name, "version": version}}
+    assert check_readback(variant(name), {}, answers) == {"allocator.name": name, **reported}
+    with pytest.raises(SettingsCheckError, match="the allocator reports no version"):
+        check_readback(variant(name), {}, {"allocator": {"name": name, "version": ""}})
+
+
+def test_an_allocator_that_is_not_in_effect_is_refused() -> None:
+    other = "malloc of libc.so.6 (strdup does not allocate with mimalloc-2.3.2)"
+    with pytest.raises(
+        SettingsCheckError, match=r"asked for mimalloc-2\.3\.2, the engine has malloc of libc"
+    ):
+        check_readback(
+            variant("mimalloc-2.3.2"), {}, {"allocator": {"name": other, "version": "2.3.2"}}
+        )
+
+
+@pytest.mark.parametrize(
     ("group", "key", "value", "message"),
     [
         (

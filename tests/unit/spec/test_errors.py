@@ -13,7 +13,7 @@ from perfrunner.spec.suggest import expected_name
         ("baseline: glibc", "baseline: glib", "spec.yaml:3: baseline: expected the name of a variant: glibc, je; got glib (did you mean glibc?)"),
         ("name: small", "name: Small Spec", "spec.yaml:1: name: expected a name of a-z, 0-9 and '-' (at most 64 characters), got 'Small Spec'"),
         ("name: system", "name: jemaloc-5.1.0", "did you mean jemalloc-5.1.0?"),
-        ("name: system", "name: tcmalloc", "spec.yaml:5: variants.glibc.allocator.name: expected an allocator: system, jemalloc-4.5.0, jemalloc-5.0.1, jemalloc-5.1.0, jemalloc-5.2.1, jemalloc-5.3.0, jemalloc-5.3.1; got tcmalloc"),
+        ("name: system", "name: hoard", "spec.yaml:5: variants.glibc.allocator.name: expected an allocator: system, jemalloc-4.5.0, jemalloc-5.0.1, jemalloc-5.1.0, jemalloc-5.2.1, jemalloc-5.3.0, jemalloc-5.3.1, mimalloc-2.3.2, mimalloc-3.3.2, snmalloc-0.7.6, tcmalloc; got hoard"),
         ("name: system", "name: system, options: {narenas: 4}", "the system allocator takes none"),
         ("metadata_thp: always", "metadata_thp: 'a,b'", "spec.yaml:6: variants.je.allocator.options.metadata_thp: expected a value of letters"),
         ("metadata_thp: always", "'meta,data': always", "expected an option name"),

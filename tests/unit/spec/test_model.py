@@ -156,6 +156,23 @@ def test_the_historic_profile_is_one_arena_and_own_options_win():
     assert more.option_string == "narenas:4,metadata_thp:auto"
 
 
+def test_options_of_a_linked_allocator_become_its_environment():
+    jemalloc = AllocatorSpec(name="jemalloc-5.1.0", profile="historic")
+    assert jemalloc.linked_environment == {"_RJEM_MALLOC_CONF": "narenas:1"}
+    assert AllocatorSpec(name="jemalloc-5.3.1").linked_environment == {"_RJEM_MALLOC_CONF": ""}
+    mimalloc = AllocatorSpec(
+        name="mimalloc-3.3.2", options={"purge_delay": "0", "allow_thp": "false"}
+    )
+    assert mimalloc.linked_environment == {
+        "MIMALLOC_PURGE_DELAY": "0",
+        "MIMALLOC_ALLOW_THP": "false",
+    }
+    tcmalloc = AllocatorSpec(name="tcmalloc", options={"heap_limit_mb": "64"})
+    assert tcmalloc.linked_environment == {"TCMALLOC_HEAP_LIMIT_MB": "64"}
+    for plain in ("system", "snmalloc-0.7.6", "mimalloc-2.3.2"):
+        assert AllocatorSpec(name=plain).linked_environment == {}
+
+
 @pytest.mark.parametrize(
     ("name", "profile", "message"),
     [
