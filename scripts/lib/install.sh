@@ -24,7 +24,7 @@ packages_of() {
             libhwloc-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev zlib1g-dev libxxhash-dev \
             libbenchmark-dev libgtest-dev libgmock-dev
         ;;
-    # cargo builds the pinned jemalloc versions. Debian 12 has a current version under another name, in addition to its old one.
+    # cargo builds the pinned allocators. Debian 12 has a current version under another name, in addition to its old one.
     cargo)
         if ! cargo_is_recent; then
             if is_offered cargo-web; then echo cargo-web rustc-web; else echo cargo rustc; fi
@@ -43,7 +43,7 @@ packages_of() {
     # Servers that tests start for themselves.
     servers)
         packages_of lab
-        echo memcached redis-server libjemalloc2 libmimalloc2.0
+        echo memcached redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4
         # The programs of any version will do.
         [ -n "$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null)" ] || echo postgresql
         ;;
@@ -60,7 +60,7 @@ packages_of() {
     esac
 }
 
-# The oldest cargo that the crates of the pinned jemalloc versions accept.
+# The oldest cargo that the crates of the pinned allocators accept.
 cargo_is_recent() {
     local version
     version=$(cargo --version 2>/dev/null | awk '{print $2}')
