@@ -81,7 +81,17 @@ def preloaded(tmp_path: Path) -> Path:
     return library(tmp_path, WRAPPER)
 
 
-@pytest.fixture(scope="module", params=LINKED, ids=lambda linked: linked.name)
+# A build of the others takes minutes; scripts/test --slow has them all.
+QUICK = ("mimalloc-3.3.2", "tcmalloc")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(one, id=one.name, marks=() if one.name in QUICK else pytest.mark.long)
+        for one in LINKED
+    ],
+)
 def linked(request: pytest.FixtureRequest) -> Linked:
     chosen: Linked = request.param
     return chosen
