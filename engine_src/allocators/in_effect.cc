@@ -61,15 +61,16 @@ std::string libraryOf(const char* function) {
 
 std::string nameInEffect(const std::string& name, bool (*serves)(const Way&)) {
     const std::string library = libraryOf("malloc");
+    std::string text = "malloc of " + library;
     for (const char* function : kFunctions) {
         if (const std::string other = libraryOf(function); other != library) {
-            return "malloc of " + library + " with " + function + " of " + other;
+            return text.append(" with ").append(function).append(" of ").append(other);
         }
     }
     for (const auto& way : kWays) {
         if (!serves(way)) {
-            return "malloc of " + library + " (" + way.name + " does not allocate with " + name +
-                   ")";
+            text.append(" (").append(way.name).append(" does not allocate with ");
+            return text.append(name).append(")");
         }
     }
     return name;

@@ -74,7 +74,8 @@ Stats stats() {
     Stats stats;
     size_t committed = 0;
     size_t other = 0;
-    // "Current RSS" is the committed bytes again on Linux, so resident stays empty.
+    // "Current RSS" is the committed bytes again on Linux, so resident stays empty. mimalloc 2
+    // counts an arena (1 GiB) as committed at once if the system overcommits memory.
     mi_process_info(&other, &other, &other, &other, &other, &committed, &other, &other);
     stats.mapped = committed;
     return stats;
