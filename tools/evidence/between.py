@@ -103,6 +103,17 @@ class Runs:
     p: float  # that the runs differ so much if all measure one effect
 
 
+def _logs(comparisons: Sequence[Comparison], metric: str) -> list[np.ndarray]:
+    """Return the log ratios of each run's blocks."""
+    return [
+        np.log(
+            np.array(comparison.values[comparison.others[0]][metric])
+            / np.array(comparison.values[comparison.baseline][metric])
+        )
+        for comparison in comparisons
+    ]
+
+
 def runs_of(comparisons: Sequence[Comparison], metric: str) -> Runs:
     """Return how much runs of one comparison differ; at least two.
 
@@ -111,16 +122,11 @@ def runs_of(comparisons: Sequence[Comparison], metric: str) -> Runs:
     """
     from scipy import stats
 
-    logs, errors = [], []
-    for comparison in comparisons:
-        base = np.array(comparison.values[comparison.baseline][metric])
-        other = np.array(comparison.values[comparison.others[0]][metric])
-        blocks = np.log(other / base)
-        logs.append(float(blocks.mean()))
-        errors.append(float(blocks.var(ddof=1)) / len(blocks))
-    n, sd, within = len(logs), float(np.std(logs, ddof=1)), float(np.mean(errors))
-    mean = float(np.mean(logs))
-    freedom = sum(comparison.blocks - 1 for comparison in comparisons)
+    blocks = _logs(comparisons, metric)
+    means = [float(logs.mean()) for logs in blocks]
+    within = float(np.mean([logs.var(ddof=1) / len(logs) for logs in blocks]))
+    n, mean, sd = len(means), float(np.mean(means)), float(np.std(means, ddof=1))
+    freedom = sum(len(logs) - 1 for logs in blocks)
     return Runs(
         n=n,
         mean=mean,
@@ -132,18 +138,18 @@ def runs_of(comparisons: Sequence[Comparison], metric: str) -> Runs:
 
 
 def tables(results: Kept) -> str:
-    """Return the table of the study."""
+    """Return the table of the study, and what each neighbour changes."""
     rows = []
-    for group in figures.grouped(
+    groups = figures.grouped(
         results.comparisons,
         lambda comparison: (
             comparison.bucket,
             str(fact_of(comparison, "neighbour")),
             float(fact_of(comparison, "slice_s")),
         ),
-    ).values():
-        if len(group) < 2:
-            continue
+    )
+    repeated = {key: group for key, group in groups.items() if len(group) > 1}
+    for group in repeated.values():
         for metric in PRIMARY:
             runs = runs_of(group, metric)
             low, high = (100 * math.expm1(bound) for bound in runs.ci95)
@@ -160,7 +166,7 @@ def tables(results: Kept) -> str:
                     f"{runs.p:.2g}",
                 ]
             )
-    return table(
+    head = table(
         [
             "bucket",
             "neighbour",
@@ -174,3 +180,26 @@ def tables(results: Kept) -> str:
         ],
         rows,
     )
+    changes = []
+    for key, group in repeated.items():
+        alone = repeated.get((key[0], NEIGHBOURS[0], key[2]))
+        if alone is not None and alone is not group:
+            length = f"{1000 * float(fact_of(group[0], 'slice_s')):g} ms"
+            changes.append(f"{group[0].bucket}, slices of {length}: {_change(group, alone)}")
+    if not changes:
+        return head
+    return (
+        f"{head}\n\n`{PRIMARY[0]}` next to the neighbour against without it: {'; '.join(changes)}."
+    )
+
+
+def _change(beside: Sequence[Comparison], alone: Sequence[Comparison]) -> str:
+    """Return how much the effect differs between two environments, with Welch's interval over runs."""
+    from scipy import stats
+
+    with_it, without = ([float(x.mean()) for x in _logs(g, PRIMARY[0])] for g in (beside, alone))
+    test = stats.ttest_ind(with_it, without, equal_var=False)
+    limits = test.confidence_interval(CONFIDENCE)
+    difference = float(np.mean(with_it)) - float(np.mean(without))
+    mean, low, high = (100 * math.expm1(x) for x in (difference, limits.low, limits.high))
+    return minus(f"{mean:+.2f} % [{low:+.2f}, {high:+.2f}]")

@@ -148,10 +148,10 @@ ALL = (
 )
 
 
-def sample(study, variants, **facts):
+def sample(study, variants, shift=1, **facts):
     def series(n):
         return {
-            metric: [(1 + 0.01 * n) * (100 + (3 * block + n) % 5) for block in range(8)]
+            metric: [(1 + 0.01 * n) * (100 + (3 * block + shift * n) % 5) for block in range(8)]
             for metric in ALL
         }
 
@@ -164,7 +164,7 @@ SAMPLES = {
     "relink": [sample("relink", ("a1", "b1"), relink="shuffle", load_s=0.5)],
     "slices": [sample("slices", ("glibc", "je"), slice_s=0.0002)],
     "between": [
-        sample(f"between-{n}", ("glibc", "je"), slice_s=0.002, neighbour=neighbour)
+        sample(f"between-{n}", ("glibc", "je"), shift=n, slice_s=0.002, neighbour=neighbour)
         for n, neighbour in enumerate(["none", "none", "memory", "memory"])
     ],
     "memory": [
