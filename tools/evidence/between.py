@@ -193,11 +193,11 @@ def tables(results: Kept) -> str:
     )
 
 
-def _change(beside: Sequence[Comparison], alone: Sequence[Comparison]) -> str:
+def _change(near: Sequence[Comparison], alone: Sequence[Comparison]) -> str:
     """Return how much the effect differs between two environments, with Welch's interval over runs."""
     from scipy import stats
 
-    with_it, without = ([float(x.mean()) for x in _logs(g, PRIMARY[0])] for g in (beside, alone))
+    with_it, without = ([float(x.mean()) for x in _logs(g, PRIMARY[0])] for g in (near, alone))
     test = stats.ttest_ind(with_it, without, equal_var=False)
     limits = test.confidence_interval(CONFIDENCE)
     difference = float(np.mean(with_it)) - float(np.mean(without))
