@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis import Comparison, compare, moved_with
 from perfrunner.analysis.cases import clean_blocks
+from perfrunner.analysis.environment import hosts_of
 from perfrunner.analysis.expected_gains import ExpectedGainLine, judged_expected_gains
 from perfrunner.analysis.noise import SamplingCost, failed_checks, sampling_costs
 from perfrunner.analysis.other_metrics import ENOUGH, metadata_shares
@@ -225,11 +226,10 @@ def _hosts(facts: Mapping[str, Any]) -> str:
 
 def _load(facts: Mapping[str, Any]) -> str:
     """Return the load average of each host before the run: an effect may be another one next to other programs."""
-    hosts = facts.get("hosts")
     loads = {
         name: host["load_average"]
-        for name, host in (hosts.items() if isinstance(hosts, dict) else ())
-        if isinstance(host, dict) and isinstance(host.get("load_average"), float)
+        for name, host in hosts_of(facts).items()
+        if isinstance(host.get("load_average"), float)
     }
     return ", ".join(f"{name} {load:g}" for name, load in loads.items())
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrunner.domain import NO_BUCKET, Case
 from perfrunner.errors import UsageError
+from perfrunner.report.model import HOSTS
 from perfrunner.report.numbers import change, mean_text, scale_for, scale_of, spread, verdict_text
 from perfrunner.report.pages import lines_of, merged
 from perfrunner.report.published import counts_text, plain, published_text, their_change
@@ -54,7 +55,7 @@ def _facts_of_run(
     page: Page, report: Report, data: ExperimentData, trials: list[TrialRecord], took: str
 ) -> dict[str, str]:
     named = dict.fromkeys(_named_case(c, page) for c in report.comparison.cases)
-    hosts = next((f.value for f in report.context if f.label == "hosts"), "unknown host")
+    hosts = next((f.value for f in report.context if f.label == HOSTS), "unknown host")
     compilers = {_compiler(build.provenance) for build in data.builds}
     discarded = sum(t.status != "ok" for t in trials)
     return {

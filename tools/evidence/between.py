@@ -18,6 +18,7 @@ import numpy as np
 
 from perfrunner.analysis.inference import t_interval
 from perfrunner.analysis.model import CONFIDENCE
+from perfrunner.errors import TrialError
 from perfrunner.report.numbers import minus
 from tools.evidence import figures
 from tools.evidence.cells import fact_of, table
@@ -41,7 +42,7 @@ while not select.select([sys.stdin], [], [], 0)[0]:
 
 @contextlib.contextmanager
 def neighbour(name: str) -> Iterator[None]:
-    """Run a neighbour of the measurement; `none` is an idle machine. Raises RuntimeError if it ended by itself."""
+    """Run a neighbour of the measurement; `none` is an idle machine. Raises TrialError if it ended by itself."""
     if name == "none":
         yield
         return
@@ -53,7 +54,7 @@ def neighbour(name: str) -> Iterator[None]:
             assert walker.stdin is not None
             walker.stdin.close()
     if ended is not None:
-        raise RuntimeError(f"the neighbour ended with status {ended} during the measurement")
+        raise TrialError(f"the neighbour ended with status {ended} during the measurement")
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def runs_of(comparisons: Sequence[Comparison], metric: str) -> Runs:
     """Return how much runs of one comparison differ; at least two.
 
     The p-value is that of an F test: the variance of the runs' means against the mean variance of a run's mean, which
-    its blocks give. Blocks are normal enough for it (docs/explanation/statistics.md).
+    its blocks give. It assumes normal blocks.
     """
     from scipy import stats
 

@@ -13,6 +13,7 @@ from perfrunner.report.charts.dots import pieces
 from perfrunner.report.explain import NO_COUNTERS
 from perfrunner.report.facts import flatten, own_facts, shared_build
 from perfrunner.report.json_document import document
+from perfrunner.report.model import HOSTS
 from perfrunner.report.numbers import change, scale_of
 from perfrunner.report.page.chart_data import chart_data
 from perfrunner.report.page.described import shared_source, variants, workloads
@@ -78,7 +79,7 @@ def html_text(
         scripts=[Markup(script) for script in scripts],
         warnings=(*report.warnings, *raw.notes),
         most_warnings=MOST_WARNINGS,
-        hosts=[fact.value for fact in report.context if fact.label == "hosts"],
+        hosts=[fact.value for fact in report.context if fact.label == HOSTS],
         variants=variants(report),
         source=shared_source(report),
         workloads=workloads(report),

@@ -1,10 +1,11 @@
-"""Test whether runs that differ by more than their blocks do are told from runs that do not."""
+"""Test the comparison of the spread of runs with the spread of their blocks."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from perfrunner.errors import TrialError
 from tools.evidence import between
 from tools.evidence.kept import Comparison
 
@@ -50,5 +51,5 @@ def test_a_neighbour_that_dies_is_no_neighbour(monkeypatch):
         return process
 
     monkeypatch.setattr(between.subprocess, "Popen", ended)
-    with pytest.raises(RuntimeError, match="status 3"), between.neighbour("memory"):
+    with pytest.raises(TrialError, match="status 3"), between.neighbour("memory"):
         pass
