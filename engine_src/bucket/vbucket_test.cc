@@ -30,7 +30,12 @@ TEST(EphemeralVBucket, ClearingAndPurgingAtTheSameTime) {
     const auto bucket = makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
     Client client(*bucket);
     constexpr int kDocuments = 400;
-    for (int round = 0; round < 200; ++round) {
+#ifdef KV_SANITIZED
+    constexpr int kRounds = 50;
+#else
+    constexpr int kRounds = 200;
+#endif
+    for (int round = 0; round < kRounds; ++round) {
         bucket->setVBucketState(Vbid{0}, VbState::Active, client.now);
         for (int i = 0; i < kDocuments; ++i) {
             client.set("k" + std::to_string(i), "v");

@@ -222,7 +222,7 @@ TEST(ProducerEquivalence, EveryDesignSendsTheSame) {
     using List = Make<options::ListQueueReady, options::UniqueSnapshotQueue, 256>;
     using LockFree = Make<options::LockFreeReady, options::UniqueSnapshotQueue, 256>;
 #ifdef KV_SANITIZED
-    constexpr unsigned kSeeds = 300;  // the build for releases tries all
+    constexpr unsigned kSeeds = 100;  // the build for releases tries all
 #else
     constexpr unsigned kSeeds = 3'000;
 #endif

@@ -80,14 +80,14 @@ class Client {
 
   private:
     bool readMore() {
-        std::string part(1 << 20, '\0');
-        const ssize_t count = ::recv(socket_.get(), part.data(), part.size(), 0);
-        buffer_.append(part, 0, static_cast<size_t>(std::max<ssize_t>(count, 0)));
+        const ssize_t count = ::recv(socket_.get(), part_.data(), part_.size(), 0);
+        buffer_.append(part_, 0, static_cast<size_t>(std::max<ssize_t>(count, 0)));
         return count > 0;
     }
 
     Fd socket_;
     std::string buffer_;
+    std::string part_ = std::string(1 << 18, '\0');
 };
 
 class ServerTest : public testing::Test {

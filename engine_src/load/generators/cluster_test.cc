@@ -49,9 +49,10 @@ class Cluster {
     std::size_t strays(const KeyCodec& keys) {
         std::size_t found = 0;
         const RequestWriter writer(keys, {.vbuckets = kVbuckets});
-        for (std::uint64_t id = 0; id < 1100; ++id) {
-            for (std::size_t n = 0; n < servers_.size(); ++n) {
-                const bool here = servers_[n]->contents().contains(keys.text(id));
+        for (std::size_t n = 0; n < servers_.size(); ++n) {
+            const auto contents = servers_[n]->contents();
+            for (std::uint64_t id = 0; id < 1100; ++id) {
+                const bool here = contents.contains(keys.text(id));
                 found += here && writer.vbucketOf(id) % servers_.size() != n ? 1U : 0U;
             }
         }

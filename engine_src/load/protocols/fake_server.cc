@@ -183,7 +183,7 @@ bool FakeServer::answerFrames(std::string& in, std::string& out) {
         used += parsed.frame.size();
     }
     in.erase(0, used);
-    out.append(answers.begin(), answers.end());
+    out += protocol::asText(answers);  // at once: byte by byte takes seconds under TSan
     return alive;
 }
 
