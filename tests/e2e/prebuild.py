@@ -1,7 +1,7 @@
 """Build the engines that the tests use: `python -m tests.e2e.prebuild DIRECTORY`.
 
 DIRECTORY becomes a copy of the artifact of the defaults, with all programs. The end-to-end tests find the artifact of
-`OTHER_OPTIONS` in their cache: among other tests its build would take ten minutes. Both are built in one tree, so that
+`ONE_OPTION` in their cache: among other tests its build would take ten minutes. Both are built in one tree, so that
 the second one compiles only what its switches change.
 """
 

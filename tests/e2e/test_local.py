@@ -10,7 +10,7 @@ import time
 import pytest
 
 from perfrunner.spec.switches import own_table
-from tests.e2e.conftest import BUILD_TIMEOUT_S, OTHER_OPTIONS, RealLab
+from tests.e2e.conftest import BUILD_TIMEOUT_S, OTHER_OPTIONS, RealLab, variants
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
 
@@ -57,9 +57,11 @@ def test_a_tiny_experiment_from_the_spec_to_the_report(real: RealLab) -> None:
     real.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_every_build_switch_is_compiled_in(real: RealLab) -> None:
     assert [name for name, s in own_table().items() if OTHER_OPTIONS[name] == s.default] == []
     real.write_spec(
+        variants=variants(OTHER_OPTIONS),
         workloads={"append": {"type": "append", "items": 1000, "rounds": 1, "settle": 0}},
         sampling_check=True,
     )

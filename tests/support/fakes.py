@@ -1,6 +1,6 @@
 """A laboratory without a compiler: an artifact of fake programs that really run, and a fake build and settings check.
 
-`run_driver` runs perfrunner's runner in a process of its own, with the fakes in place of the build; the process prints
+`Lab.start` runs perfrunner's runner in a process of its own, with the fakes in place of the build; the process prints
 each event as a JSON line, so that a test can wait for a phase and then send a signal.
 """
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrunner.results import ExperimentData, ResultStore
+from tests.support.forks import Forked
 from tests.support.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,7 +125,7 @@ def variant(**env: object) -> dict[str, Any]:
 class Driver:
     """A runner's process. `events` are those read so far."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | Forked
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def next_event(self) -> dict[str, Any] | None:
@@ -195,6 +196,8 @@ class Lab:
             "spec": str(self.spec_path), "out": str(self.out), "cache": str(self.directory / "cache"),
             "resume": resume, "run": run, **(fakes or {}),
         }  # fmt: skip
+        if not popen:
+            return Driver(Forked(settings))
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.worker", json.dumps(settings)],
             cwd=ROOT,
@@ -227,5 +230,5 @@ def processes_of(directory: Path) -> Iterator[str]:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if f"{directory}/" in command and "tests.support.worker" not in command:
+        if f"{directory}/" in command and "tests.support" not in command:
             yield f"{entry.name} {command}"

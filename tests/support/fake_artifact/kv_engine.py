@@ -130,6 +130,8 @@ def serve(connection: socket.socket) -> None:
                 answer = digest()
             elif command == "stat":
                 answer = stat(request["groups"])
+            elif command == "memory":
+                answer = {name: float(value) for name, value in stat(["memory"])["memory"].items()}
             file.write(json.dumps(answer) + "\n")
             file.flush()
 
