@@ -50,7 +50,7 @@ function(kv_library name)
   if(ARG_SRCS)
     add_library(${name} STATIC ${ARG_SRCS})
     if(KV_TOGETHER STREQUAL "ALL")
-      set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+      set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
       # The types of a source are in its unnamed namespace; here g++ takes the source for a header and would warn.
       target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
     else()

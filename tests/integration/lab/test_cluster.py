@@ -112,7 +112,7 @@ class Cluster:
     ("workload", "bucket"),
     [
         ("pf", "persistent"),
-        ("app", "ephemeral"),
+        pytest.param("app", "ephemeral", marks=pytest.mark.long),
         pytest.param("sdk", "persistent", marks=pytest.mark.long),
     ],
 )
@@ -163,7 +163,8 @@ def cpu_seconds(samples: Path) -> float:
     return float(last["cpu_user_s"]) + float(last["cpu_sys_s"])
 
 
-@pytest.mark.parametrize("workload", ["pf", pytest.param("app", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("workload", ["pf", "app"])
 def test_two_clusters_side_by_side(lab: Lab, tmp_path: Path, artifact: Path, workload: str) -> None:
     document = lab.cluster_document(["lab1", "lab2"], ["lab3"], replicas=1)
     variants = ["same", "base"]

@@ -136,7 +136,9 @@ def test_the_doctor_does_not_ask_for_sshd_on_a_data_network(lab: Lab) -> None:
     lab.assert_idle()
 
 
-@pytest.mark.parametrize(("mbit", "least", "most"), [(80, 8, 11), (1, 0.01, 0.5)])
+@pytest.mark.parametrize(
+    ("mbit", "least", "most"), [(80, 8, 11), pytest.param(1, 0.01, 0.5, marks=pytest.mark.long)]
+)
 def test_the_doctor_names_a_narrow_cable(lab: Lab, mbit: int, least: float, most: float) -> None:
     lab.limit("lab1", mbit)
     found = examine(lab.cluster(["lab1"], ["lab2"]), None)
@@ -154,6 +156,7 @@ def takes_and_gives(pair: Finding) -> list[float]:
     return [float(rate) for rate in rates.groups()]
 
 
+@pytest.mark.long
 def test_the_doctor_names_a_cable_that_is_narrow_one_way(lab: Lab) -> None:
     """What a node sends, which writes do not need and reads do."""
     shape = ["tbf", "rate", "80mbit", "burst", "64kb", "latency", "50ms"]

@@ -48,6 +48,7 @@ def test_servers_of_different_protocols_are_interleaved(servers: ServerLab):
     assert {t.status for t in servers.data().trials} == {"ok"}
 
 
+@pytest.mark.long
 def test_the_bundled_engine_is_interleaved_with_other_servers(servers: ServerLab):
     """Its login is its own: the others have none, and refuse one."""
     engine = {"allocator": {"name": "system"}}

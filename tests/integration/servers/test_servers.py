@@ -255,7 +255,11 @@ def test_an_unknown_server_works_with_process_figures_alone(servers: ServerLab, 
 
 
 @pytest.mark.parametrize(
-    "protocols", [("binary", "text", "meta"), ("resp2", "resp3")], ids=["memcached", "redis"]
+    "protocols",
+    [
+        pytest.param(("binary", "text", "meta"), id="memcached"),
+        pytest.param(("resp2", "resp3"), id="redis", marks=pytest.mark.long),
+    ],
 )
 def test_items_are_deleted_and_come_back_with_another_size(
     servers: ServerLab, protocols: tuple[str, ...]
@@ -290,6 +294,7 @@ def test_items_are_deleted_and_come_back_with_another_size(
         assert all(sum(report["errors"].values()) == 0 for report in reports)
 
 
+@pytest.mark.long
 def test_documents_walk_through_sizes_and_their_keys_through_lengths(servers: ServerLab):
     """The load knows the length that each key has in the end: it misses none."""
     churn = {"delete": 67, "wait": 0, "value_size": 16, "steps": [32, 48]}

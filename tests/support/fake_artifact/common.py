@@ -1,7 +1,7 @@
 """What the fake programs share: the engine's line protocol, argument parsing, histograms. Standard library only.
 
-The tests start a fake some thousand times, and of each start the imports are the larger part: `socket`, `json`, `random`
-and `typing` take three times as long as Python itself. So what a fake kvctl needs is here without them.
+The tests start a fake some thousand times, and the imports are most of each start: `socket`, `json`, `random` and
+`typing` take three times as long as Python. So what a fake kvctl needs is here without them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ class Link:
         with open(one(found, "password-file")) as file:  # noqa: PTH123 - pathlib doubles the start-up time
             password = file.read().strip()
         user = one(found, "user")
-        if self.line(f'{{"cmd": "auth", "user": "{user}", "password": "{password}"}}') != '{"ok": true}':
+        if (
+            self.line(f'{{"cmd": "auth", "user": "{user}", "password": "{password}"}}')
+            != '{"ok": true}'
+        ):
             sys.exit("authentication failed")
 
     def lost(self, why: str) -> NoReturn:
