@@ -110,12 +110,7 @@ def test_every_cluster_of_the_repository_is_valid(path):
 
 def test_the_quickstart_is_what_the_readme_promises():
     spec = load_spec(ROOT / "specs" / "experiments" / "quickstart.yaml")
-    assert [v.allocator.name for v in spec.variants.values()] == [
-        "system",
-        "jemalloc-5.1.0",
-        "jemalloc-5.1.0",
-    ]
-    assert spec.variants["jemalloc-5.1.0-thp"].allocator.options == {"metadata_thp": "always"}
+    assert [v.allocator.name for v in spec.variants.values()] == ["system", "jemalloc-5.1.0"]
     assert (spec.blocks, len(spec.cases)) == (10, 4)
     pillowfight = spec.workloads["pillowfight"]
     assert (pillowfight.set_share, pillowfight.value_size) == (80, (256, 256))
