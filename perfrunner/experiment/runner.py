@@ -51,10 +51,11 @@ from perfrunner.experiment.preflight.requirements import (
 from perfrunner.experiment.recorder import Recorder
 from perfrunner.experiment.session import RunContext, planned_blocks
 from perfrunner.experiment.stopping import IN_A_ROW, RepeatedFailure, StoppingRule
-from perfrunner.experiment.trial.failures import cut_off, not_run
+from perfrunner.experiment.trial.outcome import cut_off, not_run
 from perfrunner.experiment.trial.placement import Deployed, TrialResult
 from perfrunner.experiment.trial.relinks import Relinks
 from perfrunner.experiment.trial.runner import TrialRunner
+from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.hosts import LinkLost
 from perfrunner.results import BuildRecord, ExperimentRecord, ExperimentState
 from perfrunner.results.profiles import FACT as PROFILES
@@ -281,16 +282,18 @@ class ExperimentRunner:
         builder: Builder,
     ) -> None:
         runner = TrialRunner(
-            spec=self.spec,
-            run_id=self.experiment.id,
-            seed=self.experiment.seed,
-            engine_nodes=hosts.engine_nodes,
-            load_clients=hosts.load_clients,
+            TrialSetup(
+                spec=self.spec,
+                run_id=self.experiment.id,
+                seed=self.experiment.seed,
+                engine_nodes=hosts.engine_nodes,
+                load_clients=hosts.load_clients,
+                shield=self.context.guard.shield,
+                on_phase=lambda phase, s: self.context.listener.on_event(ev.TrialPhase(phase, s)),
+                hurry=lambda: self.context.guard.hurry,
+            ),
             trials_dir=self.context.session.directory / "trials",
-            shield=self.context.guard.shield,
-            on_phase=lambda phase, s: self.context.listener.on_event(ev.TrialPhase(phase, s)),
             host_changes=lambda: hosts.changes(held.recorded),
-            hurry=lambda: self.context.guard.hurry,
         )
         relinks = Relinks(
             self.spec,

@@ -18,7 +18,7 @@ from perfrunner.experiment import held_hosts
 from perfrunner.experiment.events import Event
 from perfrunner.experiment.preflight import builds, servers
 from perfrunner.experiment.run import RunRequest, run_experiment
-from perfrunner.experiment.trial import runner
+from perfrunner.experiment.trial import setup
 from perfrunner.measure import cpu_profile as perf
 from perfrunner.spec import load_spec
 from tests.support.fakes import write_artifact
@@ -83,7 +83,7 @@ def main(settings: dict[str, Any]) -> int:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes then fail with EFBIG
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     held_hosts.REGAIN_PATIENCE_S = settings.get("patience", held_hosts.REGAIN_PATIENCE_S)
-    runner.START_TIMEOUT_S = settings.get("start_timeout", runner.START_TIMEOUT_S)
+    setup.START_TIMEOUT_S = settings.get("start_timeout", setup.START_TIMEOUT_S)
     servers.READY_TIMEOUT_S = settings.get("ready_timeout", servers.READY_TIMEOUT_S)
     perf.PROGRAM = settings.get("perf", perf.PROGRAM)
     spec_path = Path(settings["spec"])

@@ -9,7 +9,7 @@ from typing import Any
 
 from perfrunner.errors import UsageError
 from perfrunner.experiment.events import Warned
-from perfrunner.experiment.trial.validity import changed_facts
+from perfrunner.experiment.trial.outcome import changed_facts
 from perfrunner.hosts.facts import usable_cpus
 from perfrunner.spec.model import Spec
 from perfrunner.spec.preconditions import MEASURED

@@ -16,8 +16,8 @@ from perfrunner.experiment.preflight.health import (
     platform_finding,
     work_dir_finding,
 )
+from perfrunner.experiment.trial.outcome import changed_facts
 from perfrunner.experiment.trial.placement import Credentials, Placement
-from perfrunner.experiment.trial.validity import changed_facts
 from perfrunner.hosts import Host, data_address, destination_of, open_host
 from perfrunner.hosts.tuning import BY_HAND, restore, summarized, tune, tuned_by
 from perfrunner.spec.cluster import LOOPBACK, ClusterSpec, HostSpec

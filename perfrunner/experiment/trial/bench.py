@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perfrunner.errors import TrialError
+from perfrunner.experiment.trial.cluster import Nodes, fail_over, load_around, rebalance
 from perfrunner.experiment.trial.engine import Engine
-from perfrunner.experiment.trial.failures import try_each
-from perfrunner.experiment.trial.nodes import Nodes
-from perfrunner.experiment.trial.pinning import pinned
-from perfrunner.experiment.trial.placement import ClientPlacement, client_failure
+from perfrunner.experiment.trial.outcome import try_each
+from perfrunner.experiment.trial.placement import ClientPlacement, client_failure, pinned
 from perfrunner.experiment.trial.profiling import Profiler
 from perfrunner.experiment.trial.reproduce import VariantRecorder
 from perfrunner.experiment.trial.sampling import sample_once, start_sampling
 from perfrunner.experiment.trial.server import ServerProcess
-from perfrunner.experiment.trial.steps import fail_over, load_around, rebalance
 from perfrunner.hosts.process import ProcessHandle
 from perfrunner.hosts.transport import CommandTimeout
 from perfrunner.hosts.vbucket_map import bracketed

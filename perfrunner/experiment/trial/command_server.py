@@ -15,8 +15,7 @@ from typing import Any
 
 from perfrunner.children import python_archive
 from perfrunner.errors import TrialError
-from perfrunner.experiment.trial.pinning import pinned
-from perfrunner.experiment.trial.placement import CredentialFiles, local_address
+from perfrunner.experiment.trial.placement import CredentialFiles, local_address, pinned
 from perfrunner.experiment.trial.reproduce import VariantRecorder
 from perfrunner.experiment.trial.server import (
     ServerError,

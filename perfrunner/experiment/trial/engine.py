@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfrunner.errors import TrialError
-from perfrunner.experiment.trial.pinning import pinned
-from perfrunner.experiment.trial.placement import USER, CredentialFiles, local_address
+from perfrunner.experiment.trial.placement import USER, CredentialFiles, local_address, pinned
 from perfrunner.experiment.trial.reproduce import VariantRecorder
 from perfrunner.experiment.trial.server import ServerProcess, ServerSetup, count_oom_kills
 from perfrunner.hosts.transport import Completed, Transport

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.bench import SLICE_S, Bench
-from perfrunner.experiment.trial.failures import attribute_by_report
+from perfrunner.experiment.trial.outcome import attribute_by_report
 from perfrunner.experiment.trial.placement import CredentialFiles
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.server import ServerProcess

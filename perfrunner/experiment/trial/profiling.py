@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from perfrunner.errors import HostError, TrialError
-from perfrunner.experiment.trial.failures import try_each
-from perfrunner.experiment.trial.pinning import pinned
+from perfrunner.experiment.trial.outcome import try_each
+from perfrunner.experiment.trial.placement import pinned
 from perfrunner.experiment.trial.reproduce import VariantRecorder
 from perfrunner.hosts.process import ProcessHandle
 from perfrunner.hosts.transport import CommandTimeout, LinkLost, Transport

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perfrunner.errors import TrialError
-from perfrunner.experiment.trial.pinning import pinned
+from perfrunner.experiment.trial.placement import pinned
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.hosts.process import ProcessHandle
 from perfrunner.measure.samples import Sample, add_nodes, parse_samples

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from perfrunner.errors import TrialError
-from perfrunner.experiment.trial.pinning import pinned
-from perfrunner.experiment.trial.placement import CredentialFiles, log_tail
+from perfrunner.experiment.trial.placement import CredentialFiles, log_tail, pinned
 from perfrunner.experiment.trial.reproduce import VariantRecorder
 from perfrunner.hosts.process import ExitStatus, ProcessHandle
 from perfrunner.hosts.transport import Completed, Transport

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perfrunner.build.settings_check import Stats, check_complaints, check_readback
 from perfrunner.errors import SettingsCheckError, TrialError
-from perfrunner.experiment.trial.failures import attribute_by_report, attributed_to
+from perfrunner.experiment.trial.outcome import attribute_by_report, attributed_to
 from perfrunner.experiment.trial.placement import log_tail
 from perfrunner.experiment.trial.profiling import Profiler, find_child
 from perfrunner.experiment.trial.reproduce import ScriptRecorder, VariantRecorder

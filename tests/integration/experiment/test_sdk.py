@@ -22,6 +22,7 @@ from perfrunner.experiment.trial.placement import (
     TrialResult,
 )
 from perfrunner.experiment.trial.runner import TrialRunner
+from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.hosts import open_host
 from perfrunner.spec import load_spec
 from perfrunner.spec.cluster import HostSpec
@@ -64,20 +65,22 @@ class OneHost:
             run_dir = f"{host.work_dir}/runs/r"
             files = Credentials().install(host.transport, f"{run_dir}/secret")
             runner = TrialRunner(
-                spec=load_spec(self.directory / "spec.yaml", [], None),
-                run_id="r",
-                seed=7,
-                engine_nodes=[
-                    Placement(host.transport, run_dir, files, "127.0.0.1", "127.0.0.1", None)
-                ],
-                load_clients=[
-                    Placement(host.transport, run_dir, files, "127.0.0.1", "127.0.0.1", None)
-                ],
+                TrialSetup(
+                    spec=load_spec(self.directory / "spec.yaml", [], None),
+                    run_id="r",
+                    seed=7,
+                    engine_nodes=[
+                        Placement(host.transport, run_dir, files, "127.0.0.1", "127.0.0.1", None)
+                    ],
+                    load_clients=[
+                        Placement(host.transport, run_dir, files, "127.0.0.1", "127.0.0.1", None)
+                    ],
+                    shield=contextlib.nullcontext,
+                    on_phase=lambda phase, seconds: at_phase(phase, Path(run_dir)),
+                    hurry=lambda: False,
+                ),
                 trials_dir=trials,
-                shield=contextlib.nullcontext,
-                on_phase=lambda phase, seconds: at_phase(phase, Path(run_dir)),
                 host_changes=list,
-                hurry=lambda: False,
             )
             paths = {"here": str(self.artifact)}
             deployed = {"base": Deployed("real", paths, {}, paths)}

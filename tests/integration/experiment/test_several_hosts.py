@@ -11,6 +11,7 @@ import pytest
 from perfrunner.domain import TrialKey
 from perfrunner.experiment.trial.placement import Credentials, Deployed, Placement, TrialResult
 from perfrunner.experiment.trial.runner import TrialRunner
+from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.hosts import Host, open_host
 from perfrunner.spec import load_spec
 from perfrunner.spec.cluster import HostSpec
@@ -56,19 +57,21 @@ def run_unit(
 
         placements = [placement(name) for name in (*nodes, *clients)]
         runner = TrialRunner(
-            spec=load_spec(lab.spec_path, [], None),
-            run_id="r",
-            seed=7,
-            engine_nodes=placements[: len(nodes)],
-            load_clients=placements[len(nodes) :],
+            TrialSetup(
+                spec=load_spec(lab.spec_path, [], None),
+                run_id="r",
+                seed=7,
+                engine_nodes=placements[: len(nodes)],
+                load_clients=placements[len(nodes) :],
+                shield=contextlib.nullcontext,
+                on_phase=lambda phase, seconds: None,
+                hurry=lambda: False,
+            ),
             trials_dir=lab.out / "trials",
-            shield=contextlib.nullcontext,
-            on_phase=lambda phase, seconds: None,
             host_changes=list,
-            hurry=lambda: False,
         )
         paths = {s.host.name: str(artifact) for s in placements}
-        env = {name: dict(variant.env) for name, variant in runner.spec.variants.items()}
+        env = {name: dict(variant.env) for name, variant in runner.setup.spec.variants.items()}
         deployed = {task.variant: Deployed("b", paths, env[task.variant], paths) for task in tasks}
         return runner.run(tasks, deployed)
 

@@ -17,6 +17,7 @@ from perfrunner.domain import TrialKey
 from perfrunner.experiment.trial import bench as serverbench
 from perfrunner.experiment.trial.placement import Credentials, Deployed, Placement, TrialResult
 from perfrunner.experiment.trial.runner import TrialRunner
+from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.hosts import Host, open_host
 from perfrunner.spec import load_spec
 from perfrunner.spec.cluster import HostSpec
@@ -89,16 +90,18 @@ class Loopback:
 
             placements = {name: placement(name) for name in (*names, *loads)}
             runner = TrialRunner(
-                spec=load_spec(self.lab.spec_path, [], None),
-                run_id="r",
-                seed=7,
-                engine_nodes=[placements[name] for name in names],
-                load_clients=[placements[name] for name in loads],
+                TrialSetup(
+                    spec=load_spec(self.lab.spec_path, [], None),
+                    run_id="r",
+                    seed=7,
+                    engine_nodes=[placements[name] for name in names],
+                    load_clients=[placements[name] for name in loads],
+                    shield=contextlib.nullcontext,
+                    on_phase=lambda phase, seconds: at_phase(phase, runner),
+                    hurry=lambda: False,
+                ),
                 trials_dir=self.lab.out / "trials",
-                shield=contextlib.nullcontext,
-                on_phase=lambda phase, seconds: at_phase(phase, runner),
                 host_changes=list,
-                hurry=lambda: False,
             )
             paths = dict.fromkeys(placements, str(self.artifact))
             deployed = {"base": Deployed("real", paths, {}, paths)}

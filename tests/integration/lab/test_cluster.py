@@ -20,6 +20,7 @@ from perfrunner.experiment.preflight.hosts import RunHosts, open_hosts
 from perfrunner.experiment.preflight.requirements import require_sdk_there
 from perfrunner.experiment.trial.placement import Deployed, TrialResult
 from perfrunner.experiment.trial.runner import TrialRunner
+from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.spec import load_spec
 from tools.lab import Lab, raised_lab, why_not
 
@@ -95,16 +96,18 @@ class Cluster:
 
     def runner(self, hosts: RunHosts, on_phase: OnPhase) -> TrialRunner:
         return TrialRunner(
-            spec=self.spec,
-            run_id="r",
-            seed=7,
-            engine_nodes=hosts.engine_nodes,
-            load_clients=hosts.load_clients,
+            TrialSetup(
+                spec=self.spec,
+                run_id="r",
+                seed=7,
+                engine_nodes=hosts.engine_nodes,
+                load_clients=hosts.load_clients,
+                shield=contextlib.nullcontext,
+                on_phase=on_phase,
+                hurry=lambda: False,
+            ),
             trials_dir=self.directory / "trials",
-            shield=contextlib.nullcontext,
-            on_phase=on_phase,
             host_changes=list,
-            hurry=lambda: False,
         )
 
 

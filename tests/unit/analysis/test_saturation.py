@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from perfrunner.analysis import compare
-from perfrunner.experiment.trial.validity import discarded_reasons, group_reasons
+from perfrunner.experiment.trial.outcome import discarded_reasons, group_reasons
 from perfrunner.measure.client import ClientCost, ClientReport, Phase
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured

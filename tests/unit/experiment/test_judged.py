@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from perfrunner.experiment.trial.validity import judge
+from perfrunner.experiment.trial.outcome import judge
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfrunner.errors import TrialError
-from perfrunner.experiment.trial.pinning import Cpu, CpuSets, choose, pinned
+from perfrunner.experiment.trial.placement import Cpu, CpuSets, choose, pinned
 from perfrunner.spec.cpus import cpu_numbers
 
 

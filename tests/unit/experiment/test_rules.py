@@ -15,8 +15,8 @@ from perfrunner.experiment.plan.order import padding_size, workload_seed
 from perfrunner.experiment.plan.precision import Width, case_widths, decide
 from perfrunner.experiment.preflight.describe import check_preconditions
 from perfrunner.experiment.recorder import EtaEstimator
+from perfrunner.experiment.trial.outcome import changed_facts, discarded_reasons, group_reasons
 from perfrunner.experiment.trial.placement import trial_name
-from perfrunner.experiment.trial.validity import changed_facts, discarded_reasons, group_reasons
 from perfrunner.measure.client import ClientCost, ClientReport, Phase
 from perfrunner.measure.counters import CrossCheck
 from perfrunner.results import ExperimentData, ExperimentRecord, TrialRecord

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfrunner.experiment.trial import steps
+from perfrunner.experiment.trial import cluster
 
 AHEAD_S = 500.0  # the load's host
 
@@ -54,7 +54,7 @@ def test_a_clock_that_is_stepped_here_moves_no_window(
     clocks = SimpleNamespace(
         time=lambda: time.time() + shift[0], monotonic=time.monotonic, sleep=time.sleep
     )
-    monkeypatch.setattr(steps, "time", clocks)
+    monkeypatch.setattr(cluster, "time", clocks)
 
     def step() -> dict[str, float]:
         shift[0] += stepped
@@ -62,7 +62,7 @@ def test_a_clock_that_is_stepped_here_moves_no_window(
         return {}
 
     bench: Any = Bench()
-    around = steps.load_around(
+    around = cluster.load_around(
         bench, "pillowfight", lambda _: [], step, output="o", before=0.1, after=0.0
     )
     assert 0.1 <= around.began < abs(stepped) / 2

@@ -11,7 +11,7 @@ import pytest
 
 from perfrunner.errors import HostError
 from perfrunner.experiment.trial.bench import Bench
-from perfrunner.experiment.trial.failures import try_each
+from perfrunner.experiment.trial.outcome import try_each
 
 
 @dataclass

@@ -12,8 +12,8 @@ import pytest
 from couchbase.exceptions import DocumentNotFoundException, UnAmbiguousTimeoutException
 
 from perfrunner.errors import TrialError
-from perfrunner.experiment.trial.copies import verify_copies
-from perfrunner.experiment.trial.nodes import Checked, Sampled
+from perfrunner.experiment.trial.cluster import Checked, Sampled
+from perfrunner.experiment.trial.runner import verify_copies
 from perfrunner.measure.client import SCHEMA
 from perfrunner.workloads.bench import Share
 from perfrunner.workloads.sdk_client.copies import AsStored, Shown, compare, load_sample

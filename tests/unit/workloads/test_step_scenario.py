@@ -142,7 +142,7 @@ def test_its_metrics() -> None:
 
 
 def test_misses_and_lost_writes_are_figures_and_make_no_trial_discarded() -> None:
-    from perfrunner.experiment.trial.validity import discarded_reasons
+    from perfrunner.experiment.trial.outcome import discarded_reasons
     from perfrunner.spec.model import Limits
 
     measured = run(Bench(), spec())
