@@ -304,8 +304,7 @@ def _was_cut(out: Path, spec: str) -> bool:
 
     A run that failed otherwise is not resumed, because its source may be the cause.
     """
-    from perfrunner.experiment.journal import ENDS, read_journal
-    from perfrunner.experiment.journal import FILE as JOURNAL
+    from perfrunner.experiment.outdir import ENDS, JOURNAL, read_journal
 
     def read(store: ResultStore) -> bool:
         newest = store.latest(spec)

@@ -20,9 +20,7 @@ from perfrunner.build.cache import in_use
 from perfrunner.errors import PerfrunnerError, StoreError, UsageError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.interrupt import SignalGuard
-from perfrunner.experiment.journal import FILE as JOURNAL
-from perfrunner.experiment.journal import Journal
-from perfrunner.experiment.outdir import OutDirLock, disk_is_full
+from perfrunner.experiment.outdir import JOURNAL, Journal, OutDirLock, disk_is_full
 from perfrunner.experiment.preflight.requirements import require_sdk_here
 from perfrunner.experiment.runner import ExperimentRunner
 from perfrunner.experiment.session import JOB, RunContext, Session, begin

@@ -22,7 +22,7 @@ from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, HostError,
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.held_hosts import HeldHosts
 from perfrunner.experiment.interrupt import Interrupted, InterruptedTwice
-from perfrunner.experiment.journal import read_journal, trial_in_flight
+from perfrunner.experiment.outdir import read_journal, trial_in_flight
 from perfrunner.experiment.plan.order import FACT as GROUPINGS
 from perfrunner.experiment.plan.order import (
     Grouping,

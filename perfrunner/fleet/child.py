@@ -28,8 +28,7 @@ from perfrunner.errors import (
     HostError,
     StoreError,
 )
-from perfrunner.experiment.journal import ENDS, PROGRESS, read_journal
-from perfrunner.experiment.journal import FILE as JOURNAL
+from perfrunner.experiment.outdir import ENDS, JOURNAL, PROGRESS, read_journal
 from perfrunner.experiment.session import JOB
 from perfrunner.fleet.job import Job
 from perfrunner.fleet.queue import Ending, Progress

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from perfrunner.cli import main
 from perfrunner.errors import StoreError
-from perfrunner.experiment.journal import read_journal
+from perfrunner.experiment.outdir import read_journal
 from perfrunner.fleet.dbos_queue import DbosQueue
 from perfrunner.fleet.file import Fleet, load_fleet
 from perfrunner.fleet.queue import JobStatus

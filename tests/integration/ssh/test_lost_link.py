@@ -10,8 +10,7 @@ import paramiko
 import pytest
 from sshd import Sshd, raised_sshd
 
-from perfrunner.experiment.journal import FILE as JOURNAL
-from perfrunner.experiment.journal import read_journal
+from perfrunner.experiment.outdir import JOURNAL, read_journal
 from perfrunner.hosts import Host, LinkLost
 from perfrunner.results import ResultStore
 from tests.support.fakes import PILLOWFIGHT, Driver, Lab, variant, write_perf

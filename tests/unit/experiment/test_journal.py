@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.experiment.journal import Journal, read_journal, trial_in_flight
+from perfrunner.experiment.outdir import Journal, read_journal, trial_in_flight
 
 
 def append(path: Path, *events: str) -> None:

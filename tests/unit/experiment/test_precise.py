@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from perfrunner.domain import TrialKey
-from perfrunner.experiment.journal import Journal
+from perfrunner.experiment.outdir import Journal
 from perfrunner.experiment.plan.schedule import Schedule
 from perfrunner.experiment.session import RunContext
 from perfrunner.experiment.stopping import StoppingRule

@@ -13,7 +13,7 @@ import pytest
 from perfrunner.experiment import events as ev
 from perfrunner.experiment import recorder as recorder_module
 from perfrunner.experiment.interrupt import SignalGuard
-from perfrunner.experiment.journal import Journal
+from perfrunner.experiment.outdir import Journal
 from perfrunner.experiment.plan.order import groupings, plan_block
 from perfrunner.experiment.plan.schedule import Schedule
 from perfrunner.experiment.post_run import PostRun, post_run_trials

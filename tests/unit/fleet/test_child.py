@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.experiment.journal import PROGRESS, Journal
+from perfrunner.experiment.outdir import PROGRESS, Journal
 from perfrunner.fleet import child
 from perfrunner.fleet.child import JobRun
 from perfrunner.fleet.job import Job
