@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from perfrunner.bisect.state import BisectState, Outcome, Step
 from perfrunner.domain import MIN_BLOCKS
 from perfrunner.errors import PerfrunnerError, UsageError
-from perfrunner.experiment.plan.precision import MOST_BLOCKS, Width
+from perfrunner.experiment.plan import MOST_BLOCKS, Width
 from perfrunner.sources.git import UNSHALLOW, GitError, Repository
 
 TURNED = ("better", "worse")

@@ -44,13 +44,13 @@ class Estimate:
 
     def sampling_check(self, spec: Spec) -> float:
         """Return the seconds of the two trials per case that measure the overhead of sampling."""
-        from perfrunner.experiment.plan.order import cases_to_check
+        from perfrunner.experiment.plan import cases_to_check
 
         return 2 * sum(self.seconds[case] for case in cases_to_check(spec))
 
     def profiles(self, spec: Spec) -> float:
         """Return the seconds of the CPU profiles: one trial of each variant and profiled case."""
-        from perfrunner.experiment.plan.order import cases_to_profile
+        from perfrunner.experiment.plan import cases_to_profile
 
         return len(spec.variants) * sum(self.seconds[case] for case in cases_to_profile(spec))
 

@@ -12,10 +12,9 @@ from perfrunner.cli import options
 from perfrunner.cli.estimate import BUILD_SECONDS, Estimate, estimate
 from perfrunner.cli.output import duration, print_json, result_console
 from perfrunner.cli.request import RunOptions, gathered, read_spec
-from perfrunner.experiment.plan.precision import FEWEST_BLOCKS, MOST_BLOCKS
 
 if TYPE_CHECKING:
-    from perfrunner.experiment.plan.order import Grouping, Plan
+    from perfrunner.experiment.plan import Grouping, Plan
     from perfrunner.spec import Spec
 
 
@@ -54,7 +53,7 @@ def show_plan(spec: Spec, given: RunOptions, expected: Estimate) -> None:
 
     The groups depend on free memory, which is known in advance only for this machine.
     """
-    from perfrunner.experiment.plan.order import draw_seed, groupings, make_plan
+    from perfrunner.experiment.plan import draw_seed, groupings, make_plan
     from perfrunner.hosts.facts import memory_available_here
 
     seed = spec.seed if given.seed is None else given.seed
@@ -70,7 +69,7 @@ def show_plan(spec: Spec, given: RunOptions, expected: Estimate) -> None:
 def _document(
     spec: Spec, plan: Plan, expected: Estimate, grouped: Mapping[str, Grouping], drawn: bool
 ) -> dict[str, object]:
-    from perfrunner.experiment.plan.order import cases_to_profile, record_groupings
+    from perfrunner.experiment.plan import cases_to_profile, record_groupings
 
     return {
         "experiment": spec.name,
@@ -120,10 +119,11 @@ def _print(
     origin = "drawn now; a run draws another one unless --seed is given" if drawn else "given"
     console.print(f"seed {plan.seed} ({origin}); {_besides_trials(spec, expected)}")
     if spec.precision is not None:
-        least, most = (duration(expected.total(spec, n)) for n in block_range(spec))
+        fewest, most = block_range(spec)
+        shortest, longest = (duration(expected.total(spec, n)) for n in (fewest, most))
         console.print(
-            f"precision ±{100 * spec.precision:g} %: each case stops after {FEWEST_BLOCKS} to {MOST_BLOCKS}"
-            f" clean blocks, so the run takes {least} to {most}"
+            f"precision ±{100 * spec.precision:g} %: each case stops after {fewest} to {most}"
+            f" clean blocks, so the run takes {shortest} to {longest}"
         )
     settings = Table(
         "variant", "allocator", "options", box=None, title="variants", title_justify="left"
@@ -181,6 +181,8 @@ def _print(
 
 def block_range(spec: Spec) -> tuple[int, int]:
     """Return the smallest and the largest number of blocks that a case may get."""
+    from perfrunner.experiment.plan import FEWEST_BLOCKS, MOST_BLOCKS
+
     return (spec.blocks, spec.blocks) if spec.precision is None else (FEWEST_BLOCKS, MOST_BLOCKS)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from perfrunner.domain import Case, TrialKey
 from perfrunner.experiment import events as ev
-from perfrunner.experiment.plan.order import (
+from perfrunner.experiment.plan import (
     Grouping,
     cases_to_check,
     cases_to_profile,

@@ -16,7 +16,7 @@ from perfrunner.domain import BlockCase, Case, TrialKey, TrialStatus
 from perfrunner.errors import StoreError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.outdir import PROGRESS
-from perfrunner.experiment.plan.schedule import Schedule, Unit
+from perfrunner.experiment.schedule import Schedule, Unit
 from perfrunner.experiment.session import GRANTED, RunContext
 from perfrunner.experiment.trial.placement import Deployed, TrialResult
 from perfrunner.results import TrialRecord

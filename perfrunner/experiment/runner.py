@@ -23,8 +23,8 @@ from perfrunner.experiment import events as ev
 from perfrunner.experiment.held_hosts import HeldHosts
 from perfrunner.experiment.interrupt import Interrupted, InterruptedTwice
 from perfrunner.experiment.outdir import read_journal, trial_in_flight
-from perfrunner.experiment.plan.order import FACT as GROUPINGS
-from perfrunner.experiment.plan.order import (
+from perfrunner.experiment.plan import FACT as GROUPINGS
+from perfrunner.experiment.plan import (
     Grouping,
     groupings,
     least_free,
@@ -32,7 +32,6 @@ from perfrunner.experiment.plan.order import (
     record_groupings,
     stored_groupings,
 )
-from perfrunner.experiment.plan.schedule import Schedule, Unit
 from perfrunner.experiment.post_run import PostRun, check_profiling, post_run_trials
 from perfrunner.experiment.preflight.builds import Builds, build_all, deploy_and_check
 from perfrunner.experiment.preflight.describe import (
@@ -49,6 +48,7 @@ from perfrunner.experiment.preflight.requirements import (
     require_sdk_there,
 )
 from perfrunner.experiment.recorder import Recorder
+from perfrunner.experiment.schedule import Schedule, Unit
 from perfrunner.experiment.session import RunContext, planned_blocks
 from perfrunner.experiment.stopping import IN_A_ROW, RepeatedFailure, StoppingRule
 from perfrunner.experiment.trial.outcome import cut_off, not_run

@@ -20,7 +20,7 @@ from perfrunner.errors import UsageError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.interrupt import SignalGuard
 from perfrunner.experiment.outdir import Journal
-from perfrunner.experiment.plan.order import draw_seed
+from perfrunner.experiment.plan import draw_seed
 from perfrunner.results import AlreadyStoredError, ExperimentRecord, ResultStore, TrialRecord
 from perfrunner.spec.model import Spec
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from perfrunner.domain import Case, TrialKey
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.outdir import read_journal
-from perfrunner.experiment.plan.precision import MOST_BLOCKS, case_widths, decide
+from perfrunner.experiment.plan import MOST_BLOCKS, case_widths, decide
 from perfrunner.experiment.recorder import Recorder
 from perfrunner.experiment.session import EXTENDED, RunContext
 from perfrunner.experiment.trial.placement import TrialResult

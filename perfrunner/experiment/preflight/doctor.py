@@ -14,7 +14,7 @@ from perfrunner.build.asking import tools_on
 from perfrunner.build.place import Platform, platform_here, platform_of
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.errors import HostError, PerfrunnerError
-from perfrunner.experiment.plan.order import profiled_cases
+from perfrunner.experiment.plan import profiled_cases
 from perfrunner.experiment.preflight.describe import describe
 from perfrunner.experiment.preflight.health import Finding, host_findings, watch
 from perfrunner.experiment.preflight.requirements import SDK_SUBJECT as SDK

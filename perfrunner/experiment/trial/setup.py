@@ -13,7 +13,7 @@ from typing import Any
 
 from perfrunner.domain import TrialKey
 from perfrunner.errors import TrialError
-from perfrunner.experiment.plan.order import padding_size, round_seed, workload_seed
+from perfrunner.experiment.plan import padding_size, round_seed, workload_seed
 from perfrunner.experiment.trial.bench import Bench
 from perfrunner.experiment.trial.command_server import CommandServer, CommandSetup, free_ports
 from perfrunner.experiment.trial.engine import Engine, EngineSetup

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from perfrunner.domain import TrialKey
-from perfrunner.experiment.plan.order import make_plan
+from perfrunner.experiment.plan import make_plan
 from perfrunner.results import ResultStore
 from perfrunner.spec import load_spec
 from perfrunner.spec.cpus import cpu_list

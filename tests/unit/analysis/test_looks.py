@@ -12,8 +12,8 @@ from perfrunner.analysis.estimate import Pairing, adjust, paired_effects
 from perfrunner.analysis.looks import PRECISE, Look, anytime_level
 from perfrunner.analysis.model import ALPHA, Effect
 from perfrunner.analysis.verdict import decide, more_blocks
-from perfrunner.experiment.plan.precision import FEWEST_BLOCKS, MOST_BLOCKS, Width
-from perfrunner.experiment.plan.precision import decide as stop_or_continue
+from perfrunner.experiment.plan import FEWEST_BLOCKS, MOST_BLOCKS, Width
+from perfrunner.experiment.plan import decide as stop_or_continue
 
 MARGIN = 0.01
 FIRST = 10  # blocks planned

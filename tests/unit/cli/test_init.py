@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.experiment.plan.order import make_plan
+from perfrunner.experiment.plan import make_plan
 from perfrunner.spec import load_spec
 
 SPECS = Path(__file__).parents[3] / "specs"

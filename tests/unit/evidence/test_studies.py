@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from perfrunner.analysis.account import PARTS
 from perfrunner.errors import StoreError
-from perfrunner.experiment.plan.order import groupings
+from perfrunner.experiment.plan import groupings
 from perfrunner.spec import load_spec
 from tools.evidence import between, kept, studies, tables
 from tools.evidence.__main__ import main

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from perfrunner.experiment.plan.order import placing_order
+from perfrunner.experiment.plan import placing_order
 
 
 def test_no_variant_is_always_placed_first() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfrunner.experiment.plan.order import (
+from perfrunner.experiment.plan import (
     Grouping,
     groupings,
     groups,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfrunner.experiment.plan.order import draw_seed, make_plan, plan_block
+from perfrunner.experiment.plan import draw_seed, make_plan, plan_block
 from perfrunner.spec import Spec
 
 GOLDEN = ["1e1", "1e2", "1e0", "1p2", "1p1", "1p0", "0e0", "0e2", "0e1", "0p0", "0p1", "0p2"]

@@ -10,7 +10,7 @@ import pytest
 
 from perfrunner.domain import TrialKey
 from perfrunner.experiment.outdir import Journal
-from perfrunner.experiment.plan.schedule import Schedule
+from perfrunner.experiment.schedule import Schedule
 from perfrunner.experiment.session import RunContext
 from perfrunner.experiment.stopping import StoppingRule
 from perfrunner.spec.model import Spec

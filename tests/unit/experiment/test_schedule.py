@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfrunner.domain import BlockCase, Case, Member, TrialKey, TrialStatus
-from perfrunner.experiment.plan.schedule import Schedule, Unit
+from perfrunner.experiment.schedule import Schedule, Unit
 
 VARIANTS = ("a", "b", "c")
 CASES = (("pf", "persistent"), ("app", "ephemeral"))

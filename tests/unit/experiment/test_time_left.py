@@ -14,10 +14,10 @@ from perfrunner.experiment import events as ev
 from perfrunner.experiment import recorder as recorder_module
 from perfrunner.experiment.interrupt import SignalGuard
 from perfrunner.experiment.outdir import Journal
-from perfrunner.experiment.plan.order import groupings, plan_block
-from perfrunner.experiment.plan.schedule import Schedule
+from perfrunner.experiment.plan import groupings, plan_block
 from perfrunner.experiment.post_run import PostRun, post_run_trials
 from perfrunner.experiment.recorder import InterimEstimates, Recorder
+from perfrunner.experiment.schedule import Schedule
 from perfrunner.experiment.session import RunContext, begin
 from perfrunner.experiment.stopping import StoppingRule
 from perfrunner.experiment.trial.placement import Deployed, TrialResult

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.experiment.plan.order import make_plan
+from perfrunner.experiment.plan import make_plan
 from perfrunner.spec import Spec, load_spec
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 from perfrunner.spec.switches import own_table

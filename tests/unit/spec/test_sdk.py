@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.experiment.plan.order import Grouping, groupings
+from perfrunner.experiment.plan import Grouping, groupings
 from perfrunner.experiment.trial.placement import client_python
 from perfrunner.spec.workloads import SdkSpec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.experiment.plan.order import Grouping, groupings
+from perfrunner.experiment.plan import Grouping, groupings
 from perfrunner.spec.metrics import OF_STEPS
 from perfrunner.spec.workloads.step import StepSpec
 
