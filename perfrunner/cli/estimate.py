@@ -84,7 +84,7 @@ def _builds(spec: Spec, source: Path | None, cache_dir: Path) -> int:
     }
     if not wanted:
         return 0  # the load tools, which take less than a minute
-    from perfrunner.experiment.programs import variant_programs, whole_programs
+    from perfrunner.experiment.preflight.builds import variant_programs, whole_programs
 
     if spec.cluster.build_host is not None:  # only the build host knows what is in its cache
         source = None

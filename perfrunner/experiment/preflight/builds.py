@@ -1,4 +1,7 @@
-"""Build every variant once, deploy the builds to the hosts, and check the settings on every engine node."""
+"""Build every variant once, deploy the builds to the hosts, and check the settings on every engine node.
+
+A build makes only the programs that the run needs, which is much cheaper than all of them.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfrunner.build import Artifact, SettingsCheck, check
+from perfrunner.build.layout import ENGINE_PROGRAM
 from perfrunner.build.place import Builder
 from perfrunner.build.settings_check import engine_environment
 from perfrunner.errors import BuildError, SettingsCheckError
@@ -22,18 +26,60 @@ from perfrunner.experiment.events import (
     SettingsCheckPassed,
     Warned,
 )
-from perfrunner.experiment.programs import tool_programs, variant_programs, whole_programs
 from perfrunner.servers.prepare import PreparedServer, prepare
 from perfrunner.sources.model import ResolvedSource, as_record
 from perfrunner.sources.resolve import Sources
 from perfrunner.spec.allocator import SYSTEM, AllocatorSpec
 from perfrunner.spec.model import Spec
 from perfrunner.spec.variant import Variant
+from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
 
 if TYPE_CHECKING:
     from perfrunner.experiment.preflight.hosts import RunHosts
     from perfrunner.experiment.trial.placement import Deployed
     from perfrunner.results import BuildRecord
+
+
+LOAD_TOOLS = ("append", "kvctl", "pillowfight", "consistency_checker")
+CONDUCTOR = "conductor"
+
+
+def measured_programs(spec: Spec) -> tuple[str, ...]:
+    """Return the programs that the workloads measure: the engine, stand-alone programs, or both."""
+    names = set()
+    for workload in spec.workloads.values():
+        if isinstance(workload, MicrobenchSpec):
+            names.add(workload.program)
+        elif isinstance(workload, LatencySpec):
+            names.add("front_end_latency")
+        else:
+            names.add(ENGINE_PROGRAM)
+    return tuple(sorted(names))
+
+
+def variant_programs(spec: Spec) -> tuple[str, ...]:
+    """Return the programs of a variant whose tools come from another build.
+
+    The engine is always included, because the settings check starts it.
+    """
+    return tuple(sorted({ENGINE_PROGRAM, *measured_programs(spec)}))
+
+
+def whole_programs(spec: Spec) -> tuple[str, ...]:
+    """Return the programs of a variant whose build also provides the tools."""
+    return tuple(sorted({*variant_programs(spec), *tool_programs(spec)}))
+
+
+def tool_programs(spec: Spec) -> tuple[str, ...]:
+    """Return the programs of a separate build that provides only the tools.
+
+    Other servers than the engine are loaded and sampled without its own tools.
+    """
+    if all(variant.server is not None for variant in spec.variants.values()):
+        return ("kvctl", "pillowfight")
+    alone = any(isinstance(w, LatencySpec | MicrobenchSpec) for w in spec.workloads.values())
+    return tuple(sorted({*LOAD_TOOLS, *([CONDUCTOR] if alone else [])}))
+
 
 TOOLS = "load-tools"  # stands for the build of the tools where events name a variant
 

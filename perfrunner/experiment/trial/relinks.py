@@ -14,7 +14,7 @@ from perfrunner.build import Artifact
 from perfrunner.build.output import Progress, silent
 from perfrunner.build.place import Builder
 from perfrunner.experiment.plan import layout_seed, placing_order
-from perfrunner.experiment.programs import measured_programs
+from perfrunner.experiment.preflight.builds import measured_programs
 from perfrunner.experiment.trial.placement import Deployed, Placement
 from perfrunner.hosts.transport import Transport
 from perfrunner.spec.model import Spec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfrunner.experiment.programs import (
+from perfrunner.experiment.preflight.builds import (
     measured_programs,
     tool_programs,
     variant_programs,
