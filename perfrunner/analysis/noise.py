@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis.cases import CaseBlocks, clean_blocks
 from perfrunner.analysis.compare import compare
+from perfrunner.analysis.environment import hosts_of, same_hosts
 from perfrunner.analysis.inference import t_critical
 from perfrunner.analysis.model import ALPHA, CONFIDENCE, Effect, EffectKind, Interval
 from perfrunner.analysis.verdict import deviation, smallest_visible
-from perfrunner.domain import Case
+from perfrunner.domain import NO_BUCKET, Case
 
 if TYPE_CHECKING:
-    from perfrunner.results import ExperimentData
+    from perfrunner.results import ExperimentData, ExperimentRecord, ResultStore
+    from perfrunner.spec.model import Spec
 
 
 @dataclass(frozen=True)
@@ -187,3 +189,50 @@ def _unpaired_spread(blocks: CaseBlocks, metric: str, variant: str) -> _Spread |
     if len(trials) < 2 or min(trials) <= 0:
         return None
     return _Spread(float(np.log(trials).std(ddof=1)) * math.sqrt(2), len(trials) - 1)
+
+
+FLOORS_FACT = "noise_floor"
+
+
+def known_noise_floor(
+    store: ResultStore, spec: Spec, hosts: Mapping[str, Mapping[str, object]]
+) -> list[dict[str, Any]]:
+    """Return the noise floors of the spec's cases, as records, from A/A experiments on the same hosts."""
+    by_case: dict[tuple[str, str], list[NoiseFloor]] = {}
+    for experiment in _aa_experiments(store, hosts):
+        fits = [
+            case for case in spec.cases if case not in by_case and _fits(experiment, spec, case)
+        ]
+        if fits:
+            floors = noise_floors(store.load(experiment.id))
+            for case in fits:
+                if of_case := [floor for floor in floors if floor.case == case]:
+                    by_case[case] = of_case
+    return [floor.record() for floors in by_case.values() for floor in floors]
+
+
+def _aa_experiments(
+    store: ResultStore, hosts: Mapping[str, Mapping[str, object]]
+) -> Iterator[ExperimentRecord]:
+    """Yield the finished A/A experiments on the same hosts, newest first."""
+    for summary in reversed(store.list()):
+        experiment = summary.experiment
+        if (
+            experiment.state == "done"
+            and is_aa(experiment.spec_json)
+            and same_hosts(hosts_of(experiment.facts), hosts)
+        ):
+            yield experiment
+
+
+def _fits(experiment: ExperimentRecord, spec: Spec, case: tuple[str, str]) -> bool:
+    from perfrunner.spec.workloads import measured_settings  # late: reports do not need pydantic
+
+    workload, bucket = case
+    then, now = experiment.spec_json, spec.model_dump(mode="json")
+    return (
+        measured_settings(then.get("workloads", {}).get(workload) or {})
+        == measured_settings(now["workloads"][workload])
+        and then.get("engine") == now["engine"]
+        and bucket in [*then.get("buckets", []), NO_BUCKET]
+    )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import perfrunner
+from perfrunner.analysis.noise import FLOORS_FACT, known_noise_floor
 from perfrunner.build.place import Builder, open_builder
 from perfrunner.domain import BlockCase, Member, TrialKey
 from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, HostError, PerfrunnerError
@@ -40,8 +41,6 @@ from perfrunner.experiment.preflight.describe import (
     note_tools,
 )
 from perfrunner.experiment.preflight.hosts import RunHosts, open_hosts
-from perfrunner.experiment.preflight.noise_floor import FACT as NOISE_FLOOR
-from perfrunner.experiment.preflight.noise_floor import known_noise_floor
 from perfrunner.experiment.preflight.requirements import (
     require_cpus,
     require_ports,
@@ -206,7 +205,7 @@ class ExperimentRunner:
         if GROUPINGS not in self.facts:
             self._fit_into_memory(hosts)
         self.facts[GROUPINGS] = record_groupings(self.groupings)
-        self.facts[NOISE_FLOOR] = known_noise_floor(self.context.store, self.spec, hosts.facts)
+        self.facts[FLOORS_FACT] = known_noise_floor(self.context.store, self.spec, hosts.facts)
         self.context.store.set_facts(self.experiment.id, self.facts)
         self.context.journal.append("hosts", facts=hosts.facts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfrunner.analysis.noise import NoiseFloor, is_aa, noise_floors
+from perfrunner.analysis.noise import FLOORS_FACT, NoiseFloor, is_aa, noise_floors
 from perfrunner.report.numbers import scale_of, significant
 from perfrunner.spec.metrics import metric_type
 
@@ -22,7 +22,7 @@ def known_floors(data: ExperimentData, comparison: Comparison) -> list[NoiseFloo
     if is_aa(data.experiment.spec_json):
         floors = noise_floors(data)
     else:
-        records = data.experiment.facts.get("noise_floor") or []
+        records = data.experiment.facts.get(FLOORS_FACT) or []
         floors = [NoiseFloor.of_record(record) for record in records]
     return [floor for floor in floors if floor.case in comparison.cases]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfrunner.experiment.preflight.noise_floor import known_noise_floor
+from perfrunner.analysis.noise import known_noise_floor
 from perfrunner.experiment.session import resolved
 from perfrunner.results import ExperimentRecord, ExperimentState, ResultStore, TrialRecord
 from perfrunner.spec import Spec, load_spec
