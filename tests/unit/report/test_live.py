@@ -17,9 +17,7 @@ import synthetic
 from click.testing import CliRunner
 
 from perfrunner.cli import main
-from perfrunner.report.live import LiveServer
-from perfrunner.report.live.page import progress
-from perfrunner.report.live.server import _Handler
+from perfrunner.report.live import LiveServer, _Handler, progress
 from perfrunner.results import STORE_FILE, ResultStore, open_store
 
 SHAPE = synthetic.Shape(

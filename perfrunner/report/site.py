@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from perfrunner.results import ExperimentRecord, ExperimentSummary
 
+
 PAGE = "report.html"  # next to an experiment's trials
 MOST_RUNS = 200  # newest runs in the history of a spec
 MOST_CHANGES = 3  # latest changes of level of a spec in the index
@@ -79,7 +80,7 @@ def write_site(stores: Sequence[Path], directory: Path, url: str | None = None) 
         "site_index.html.j2", entries=entries, specs=specs, changes=changes, variants=variants, hosts=hosts
     )  # fmt: skip
     written = [write_whole(directory / name, text.encode()) for name, text in pages.items()]
-    for name in ("vendor/echarts/echarts.js", "points.js", "site/site.js"):
+    for name in ("vendor/echarts/echarts.js", "points.js", "site.js"):
         text = files("perfrunner.report").joinpath(name).read_text("utf-8")
         written.append(write_whole(directory / Path(name).name, text.encode()))
     return written
