@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # meantime would mix the modules of two versions.
 _NEEDED_LATER = (
     "analysis.nights", "experiment.preflight.servers", "report.charts", "report.page", "report.flame",
-    "report.questions", "report.redact",
+    "report.redact",
 )  # fmt: skip
 
 

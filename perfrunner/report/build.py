@@ -24,9 +24,14 @@ from perfrunner.report.noise import NOISE_FLOOR, aa_alarms, known_floors, noise_
 from perfrunner.report.numbers import percent_change, significant
 from perfrunner.report.profiles import case_profiles
 from perfrunner.report.sentences import preface, sentences
-from perfrunner.report.sources import pinned_sources, same_builds, source_facts, trees_note
 from perfrunner.report.two_runs import COMPARED
-from perfrunner.report.variants import variant_facts
+from perfrunner.report.variants import (
+    pinned_sources,
+    same_builds,
+    source_facts,
+    trees_note,
+    variant_facts,
+)
 from perfrunner.results.profiles import FACT as PROFILES
 from perfrunner.results.profiles import failed_profiles
 from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS

@@ -2,7 +2,7 @@
 
 A sentence has a clause for each primary metric and verdict. Cases with the same verdict share a clause, which gives
 the span that holds all of their intervals and says so. Where throughput and total CPU disagree, the sentence has a
-clause for the CPU.
+clause for the CPU. `question` phrases the question that a chart of a metric answers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from perfrunner.report.numbers import (
     DIVIDE_SIGN,
     EXACT,
     LARGE_RATIO,
+    TIMES,
     TIMES_SIGN,
     bracket,
     decimals,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from perfrunner.analysis import Comparison, Row
     from perfrunner.spec.metrics import MetricType
+
 
 ORDER = ("better", "worse", "same", "unsure", "not comparable", None)
 FASTER = "ops_per_s"  # its changes are written as faster and slower
@@ -326,3 +328,31 @@ def _where(named_cases: Sequence[Case], cases: Sequence[Case], places: Sequence[
 def _span(numbers: set[int]) -> str:
     low, high = min(numbers), max(numbers)
     return f"{low} block{'' if low == 1 else 's'}" if low == high else f"{low} to {high} blocks"
+
+
+LONGEST = 24  # a longer variant name is not repeated in the question
+OF_METRICS = (  # start or end of a metric id -> question about a variant
+    ("ops_per_s", "Is {} faster?"),
+    ("fragmentation", "Does {} waste less memory?"),
+    ("latency_", "Does {} have lower latency?"),
+    ("_cpu_us_per_op", "Does {} need less CPU time?"),
+)
+OF_DIRECTIONS = {
+    "higher": "Does {} have more {noun}?",
+    "lower": "Does {} have less {noun}?",
+    "none": "Does {} change {noun}?",
+}
+
+
+def question(metric: MetricType, variants: Sequence[str]) -> str:
+    """Return the question for a metric; the first of `variants` is the baseline."""
+    others = variants[1:]
+    variant = others[0] if len(others) == 1 and len(others[0]) <= LONGEST else "any variant"
+    for part, text in OF_METRICS:
+        if metric.id.startswith(part) or (part.startswith("_") and metric.id.endswith(part)):
+            return text.format(variant)
+    if metric.unit in TIMES:
+        return f"Does {variant} take less time?"
+    if metric.unit.startswith("B"):
+        return f"Does {variant} need less memory?"
+    return OF_DIRECTIONS[metric.direction].format(variant, noun=noun(metric))

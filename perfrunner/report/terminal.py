@@ -30,7 +30,7 @@ from perfrunner.report.numbers import (
     spread,
 )
 from perfrunner.report.profiles import points, short_name
-from perfrunner.report.published_terminal import published_section
+from perfrunner.report.published import terminal_section
 from perfrunner.report.selection import primary_rows, selected
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _parts(report: Report, width: int, *, every: bool, verbose: bool) -> Iterabl
         for case in (c for c in report.comparison.cases if c not in measured):
             yield Text(f"{case}: no valid trial", style="bold")
         yield Text(SHORT, style="dim")
-    yield from published_section(report, FOLDED_LABEL if width < ROOMY else width)
+    yield from terminal_section(report, FOLDED_LABEL if width < ROOMY else width)
     if verbose:
         yield _context(report)
         yield from _lists(report)

@@ -13,7 +13,7 @@ from perfrunner.report.charts.dots import wrapped
 from perfrunner.report.charts.forest import draw_axis, draw_floor, draw_row, is_large
 from perfrunner.report.charts.style import WIDTH, new_figure
 from perfrunner.report.numbers import ARROWS, mean_text, scale_of
-from perfrunner.report.questions import question
+from perfrunner.report.sentences import question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,8 +20,7 @@ from perfrunner.report.charts.rounds import rounds_chart
 from perfrunner.report.charts.series import memory_chart, rate_chart
 from perfrunner.report.charts.share import share_out
 from perfrunner.report.charts.style import drawing, entitle, inline_svg, png_bytes, svg_bytes
-from perfrunner.report.questions import question
-from perfrunner.report.sentences import noun
+from perfrunner.report.sentences import noun, question
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

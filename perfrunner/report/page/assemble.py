@@ -21,8 +21,8 @@ from perfrunner.report.page.effects import panels
 from perfrunner.report.page.tables import brief, explained_section, profile_section, tables
 from perfrunner.report.profiles import ONE_SAMPLE
 from perfrunner.report.published import counts_text, published_texts, reference_facts
-from perfrunner.report.questions import question
 from perfrunner.report.selection import primary_rows
+from perfrunner.report.sentences import question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

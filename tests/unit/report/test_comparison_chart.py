@@ -25,7 +25,7 @@ from perfrunner.report.charts.style import (
     variant_line,
 )
 from perfrunner.report.files import read_raw
-from perfrunner.report.questions import question
+from perfrunner.report.sentences import question
 from perfrunner.results.raw import RawSeries
 from perfrunner.spec.metrics import metric_type
 
