@@ -118,8 +118,8 @@ def _cases(data: ExperimentData, wanted: str | None) -> list[CaseBlocks]:
 
 
 def _write_flame(pairs: list[ProfiledPair], path: Path) -> None:
-    from perfrunner.analysis.profiles import frames
     from perfrunner.report.flame import difference_svg, standalone
+    from perfrunner.report.profiles import frames
 
     if len(pairs) > 1:
         cases = " | ".join(f"{pair.case.workload}/{pair.case.bucket}" for pair in pairs)

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.analysis import Comparison, compare, moved_with
 from perfrunner.analysis.cases import clean_blocks
 from perfrunner.analysis.environment import hosts_of
-from perfrunner.analysis.expected_gains import ExpectedGainLine, judged_expected_gains
 from perfrunner.analysis.noise import SamplingCost, failed_checks, sampling_costs
 from perfrunner.analysis.other_metrics import ENOUGH, metadata_shares
 from perfrunner.analysis.published import published_lines
 from perfrunner.domain import unchecked
-from perfrunner.report.expected_gains import lost_warnings, states_text
+from perfrunner.report.expected_gains import (
+    ExpectedGainLine,
+    judged_expected_gains,
+    lost_warnings,
+    states_text,
+)
 from perfrunner.report.explain import explanations
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
 from perfrunner.report.method import method_facts, methods

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from perfrunner.analysis.profiles import ALL, Frame
 from perfrunner.measure.cpu_profile import KERNEL_MARK
-from perfrunner.report.profiles import percent_of, points, short_name
+from perfrunner.report.profiles import ALL, Frame, percent_of, points, short_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

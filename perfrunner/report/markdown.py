@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from perfrunner.analysis.profiles import MOST_MOVED
 from perfrunner.report.account import TITLE, account_lines
 from perfrunner.report.explain import changed_text
 from perfrunner.report.names import main_charts
@@ -21,7 +20,7 @@ from perfrunner.report.numbers import (
     spread,
     verdict_text,
 )
-from perfrunner.report.profiles import ONE_SAMPLE, both_taken, shares, short_name
+from perfrunner.report.profiles import MOST_MOVED, ONE_SAMPLE, both_taken, shares, short_name
 from perfrunner.report.published import plain as _plain
 from perfrunner.report.published import published_section
 from perfrunner.report.redact import hidden

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perfrunner.analysis import Comparison, Row
-    from perfrunner.analysis.expected_gains import ExpectedGainLine
     from perfrunner.analysis.noise import NoiseFloor
     from perfrunner.analysis.published import PublishedLine
     from perfrunner.domain import Case
+    from perfrunner.report.expected_gains import ExpectedGainLine
     from perfrunner.report.explain import ProfiledPair
     from perfrunner.report.method import Method
     from perfrunner.report.profiles import CaseProfiles

@@ -1,12 +1,18 @@
-"""Compare CPU profiles: each variant against the baseline, and the functions that changed most."""
+"""Compare CPU profiles: each variant against the baseline, and the functions that changed most.
+
+Functions are compared by their shares of all samples of a profile, not by counts, because two variants differ in how
+much CPU time they use. A profile is one sample of a variant: a difference of shares has no interval and is no verdict.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.analysis.profiles import FunctionShare, by_chance, most_moved
 from perfrunner.domain import Case
 from perfrunner.errors import TrialError
 from perfrunner.report.numbers import minus
@@ -15,9 +21,99 @@ from perfrunner.results.profiles import read_profile, variant_profiles
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from perfrunner.measure.cpu_profile import Folded
+    from perfrunner.measure.cpu_profile import Folded, Stack
     from perfrunner.results import ExperimentData
     from perfrunner.results.profiles import VariantProfile
+
+
+MOST_MOVED = 10
+ALL = "all"  # the frame below every stack
+
+
+@dataclass(frozen=True)
+class FunctionShare:
+    """The samples in a function itself, without its callees, as shares of all samples of each variant."""
+
+    function: str
+    base: float
+    variant: float
+
+    @property
+    def difference(self) -> float:
+        """The difference of the shares; positive if the variant spends a larger share than the baseline."""
+        return self.variant - self.base
+
+
+@dataclass
+class Frame:
+    """A function in one chain of callers, with its callees, as shares of all samples of each variant."""
+
+    name: str
+    base: float = 0.0
+    variant: float = 0.0
+    callees: dict[str, Frame] = field(default_factory=dict)
+
+    @property
+    def width(self) -> float:
+        """The mean of both shares, which also shows a frame that only one has. Callees never exceed their caller."""
+        return (self.base + self.variant) / 2
+
+    @property
+    def difference(self) -> float:
+        """The difference of the shares; positive if the variant spends a larger share than the baseline."""
+        return self.variant - self.base
+
+
+def self_shares(profile: Folded) -> dict[str, float]:
+    """Return for each function the share of samples in which it was the innermost, under any caller."""
+    counts: Counter[str] = Counter()
+    for stack, count in profile.counts.items():
+        counts[stack[-1]] += count
+    total = profile.samples
+    return {function: count / total for function, count in counts.items()} if total else {}
+
+
+def most_moved(base: Folded, variant: Folded, most: int = MOST_MOVED) -> tuple[FunctionShare, ...]:
+    """Return the functions whose own share changed most, the largest difference first."""
+    before, after = self_shares(base), self_shares(variant)
+    shares = [
+        FunctionShare(name, before.get(name, 0.0), after.get(name, 0.0))
+        for name in {**before, **after}
+    ]
+    moved = [share for share in shares if share.difference]
+    return tuple(sorted(moved, key=lambda s: (-abs(s.difference), s.function))[:most])
+
+
+def by_chance(base: int, variant: int, share: float) -> float:
+    """Return how far two shares of about `share` differ by chance in 1 of 20 pairs of profiles.
+
+    `base` and `variant` are the numbers of samples. The formula is the normal approximation for two binomial
+    counts. Samples of a burst are not independent, so the true value is not smaller.
+    """
+    variance = share * (1 - share) * (1 / base + 1 / variant)
+    return NormalDist().inv_cdf(0.975) * math.sqrt(variance)
+
+
+def frames(base: Folded, variant: Folded) -> Frame:
+    """Merge both profiles into one tree of callers. One profile given twice yields that profile's own tree."""
+    root = Frame(ALL)
+    before, after = max(1, base.samples), max(1, variant.samples)
+    for stack, count in base.counts.items():
+        for frame in _chain(root, stack):
+            frame.base += count / before
+    for stack, count in variant.counts.items():
+        for frame in _chain(root, stack):
+            frame.variant += count / after
+    return root
+
+
+def _chain(root: Frame, stack: Stack) -> list[Frame]:
+    """Return the frames of a stack from the root outwards, creating missing ones."""
+    chain = [root]
+    for name in stack:
+        chain.append(chain[-1].callees.setdefault(name, Frame(name)))
+    return chain
+
 
 TYPICAL_SHARE = 0.1  # share at which the sampling error is reported
 LONGEST_NAME = 72  # characters of a function name in a table; a tooltip has the full name

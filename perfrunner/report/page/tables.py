@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from perfrunner.analysis.account import MORE_CPU
-from perfrunner.analysis.profiles import frames
 from perfrunner.report.explain import event_rows, function_rows, heading, summary_lines, title
 from perfrunner.report.flame import boxes, colour_of, difference_svg, flame_svg, scale_of_colours
 from perfrunner.report.numbers import (
@@ -27,7 +26,7 @@ from perfrunner.report.numbers import (
     spread,
     verdict_text,
 )
-from perfrunner.report.profiles import both_taken, how_taken, points, shares, short_name
+from perfrunner.report.profiles import both_taken, frames, how_taken, points, shares, short_name
 from perfrunner.report.selection import primary_rows, selected
 from perfrunner.report.sentences import ORDER, noun
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfrunner.analysis.profiles import Frame, by_chance, frames, most_moved, self_shares
 from perfrunner.measure.cpu_profile import Folded
+from perfrunner.report.profiles import Frame, by_chance, frames, most_moved, self_shares
 
 BASE = Folded({("t", "run", "lock"): 30, ("t", "run"): 10, ("t", "run", "set", "lock"): 60})
 VARIANT = Folded({("t", "run", "lock"): 1, ("t", "run"): 2, ("t", "run", "set"): 1})

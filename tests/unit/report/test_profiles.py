@@ -10,13 +10,13 @@ import pytest
 import synthetic
 from test_json_schemas import wrong
 
-from perfrunner.analysis.profiles import frames
 from perfrunner.measure.cpu_profile import Folded
 from perfrunner.report import build_report, render
 from perfrunner.report import profiles as texts
 from perfrunner.report.files import write_html
 from perfrunner.report.flame import boxes, colour_of, difference_svg, flame_svg
 from perfrunner.report.numbers import minus
+from perfrunner.report.profiles import frames
 
 GLIBC, JEMALLOC, THP = synthetic.VARIANTS
 LONG = "kv::Map<" + "std::pair<int, kv::Blob>, " * 6 + "int>::find<true>"
