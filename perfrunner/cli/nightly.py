@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from perfrunner.analysis.series import History
     from perfrunner.analysis.verification import Suspicion
     from perfrunner.cli.nightly_verify import Decision, Verification
-    from perfrunner.report.mail import SpecNight
+    from perfrunner.report.nightly import SpecNight
     from perfrunner.results import ExperimentData, ExperimentRecord, ResultStore
     from perfrunner.spec import Spec
 
@@ -107,9 +107,8 @@ def command(  # noqa: PLR0913
     Does nothing while an earlier night of the same results directory is still running.
     """
     from perfrunner.report.files import write_whole
-    from perfrunner.report.mail import mail_text
+    from perfrunner.report.nightly import mail_text, trend_page
     from perfrunner.report.site import write_site
-    from perfrunner.report.trend import trend_page
 
     place = Place(out_dir.resolve())
     place.make()
@@ -342,7 +341,7 @@ def _night(
     so is each loss that a comparison confirmed.
     """
     from perfrunner.report.history import history_text
-    from perfrunner.report.mail import SpecNight
+    from perfrunner.report.nightly import SpecNight
     from perfrunner.report.redact import hidden
 
     record = _with_store(place.out, lambda store: store.latest(name))
@@ -388,7 +387,7 @@ def _checkout(unready: str, before: str) -> SpecNight:
     `unready` says what `scripts/nightly` could not do, its first line as `what: why`; it is empty on
     success.
     """
-    from perfrunner.report.mail import SpecNight
+    from perfrunner.report.nightly import SpecNight
 
     lines = unready.splitlines()
     failed, log = "".join(lines[:1]), tuple(lines[1 : 1 + LOG_LINES])
@@ -396,7 +395,7 @@ def _checkout(unready: str, before: str) -> SpecNight:
 
 
 def _unread(name: str, error: PerfrunnerError, before: str) -> SpecNight:
-    from perfrunner.report.mail import SpecNight
+    from perfrunner.report.nightly import SpecNight
 
     lines = error.message.splitlines()
     why = f"exit code {error.exit_code}: {lines[0]}"
