@@ -8,16 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from perfrunner.analysis.cases import clean_blocks
-from perfrunner.report.charts.churn import churn_chart
-from perfrunner.report.charts.comparison import comparison_chart
+from perfrunner.report.charts.comparison import comparison_chart, forest_chart
 from perfrunner.report.charts.dots import dots_chart, order_chart
-from perfrunner.report.charts.forest import forest_chart
-from perfrunner.report.charts.fragmentation import fragmentation_chart
-from perfrunner.report.charts.heap import heap_chart
 from perfrunner.report.charts.latency import latency_chart
+from perfrunner.report.charts.memory import fragmentation_chart, heap_chart
 from perfrunner.report.charts.published import published_chart
 from perfrunner.report.charts.rounds import rounds_chart
-from perfrunner.report.charts.series import memory_chart, rate_chart
+from perfrunner.report.charts.series import churn_chart, memory_chart, rate_chart
 from perfrunner.report.charts.share import share_out
 from perfrunner.report.charts.style import drawing, entitle, inline_svg, png_bytes, svg_bytes
 from perfrunner.report.sentences import noun, question

@@ -11,10 +11,10 @@ from perfrunner.analysis.cases import clean_blocks
 from perfrunner.analysis.quality import drift
 from perfrunner.domain import Case
 from perfrunner.errors import TrialError
-from perfrunner.report.charts.churn import PHASES, churn_courses
 from perfrunner.report.charts.latency import latencies
+from perfrunner.report.charts.rounds import Spread, binned, pairs, spread
+from perfrunner.report.charts.series import PHASES, churn_courses
 from perfrunner.report.charts.style import VARIANTS
-from perfrunner.report.charts.turns import Spread, binned, pairs, spread
 from perfrunner.report.numbers import LARGE_RATIO, change, decimals, scale_for
 from perfrunner.report.sentences import noun
 from perfrunner.results.files import raw_directory

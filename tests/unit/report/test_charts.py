@@ -18,13 +18,11 @@ from perfrunner.analysis.cases import clean_blocks, counted_trials
 from perfrunner.measure.histogram import merge
 from perfrunner.report import build_report, write_charts
 from perfrunner.report.charts import draw_charts
-from perfrunner.report.charts.churn import churn_chart
+from perfrunner.report.charts.comparison import forest_chart
 from perfrunner.report.charts.dots import dots_chart, wrapped
-from perfrunner.report.charts.forest import forest_chart
-from perfrunner.report.charts.fragmentation import fragmentation_chart
-from perfrunner.report.charts.heap import PARTS, heap_chart
 from perfrunner.report.charts.latency import latency_chart
-from perfrunner.report.charts.series import across
+from perfrunner.report.charts.memory import PARTS, fragmentation_chart, heap_chart
+from perfrunner.report.charts.series import across, churn_chart
 from perfrunner.report.charts.share import share_out
 from perfrunner.report.charts.style import PAPER, drawing, inline_svg, svg_bytes
 from perfrunner.report.files import read_raw
