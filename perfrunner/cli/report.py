@@ -57,14 +57,6 @@ all_option = click.option(
 )
 
 
-page_option = click.option(
-    "--page",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE.md",
-    help="Store EXPERIMENT's numbers next to this write-up and update its tables, charts and index."
-    " Without EXPERIMENT, use the numbers stored before.",
-)
-
 verbose_option = click.option(
     "-v",
     "--verbose",
@@ -97,7 +89,6 @@ class ReportOptions:
     "\n  perfrunner report --format commit --all           with the published table for comparison"
     "\n  perfrunner report --format html --output r.html --charts charts/"
     "\n  perfrunner report cursors-to-drop --fail-on lost  check the expected gains"
-    "\n  perfrunner report cursors-to-drop --page docs/experiments/cursors-to-drop.md"
     "\n  perfrunner report --format json | jq '.results[] | select(.primary)'",
 )
 @click.argument("experiment", required=False, shell_complete=complete.experiments)
@@ -116,12 +107,6 @@ class ReportOptions:
 @verbose_option
 @options.hosts_option
 @options.fail_on_option
-@page_option
-@click.option(
-    "--add",
-    is_flag=True,
-    help="With --page, keep the page's experiments of other cases (default: replace them).",
-)
 @click.pass_context
 @gathered(ReportOptions, "given")
 def command(
@@ -129,8 +114,6 @@ def command(
     experiment: str | None,
     baseline: str | None,
     fail_on: str | None,
-    page: Path | None,
-    add: bool,
     given: ReportOptions,
 ) -> None:
     """Report EXPERIMENT: an id, the start of one, or a spec name (default: the latest)."""
@@ -138,14 +121,8 @@ def command(
         from perfrunner.report import build_report
         from perfrunner.report.json_document import document
 
-        if page is not None and experiment is None:
-            _publish(page)
-            return
         with options.open_results(given.out_dir) as store:
             data = load(store, experiment, hide=not given.with_hosts)
-        if page is not None:
-            _publish(page, data, add=add)
-            return
         report = build_report(data, baseline)
         write_report(report, data, given)
         gate(ctx, document(report), fail_on)
@@ -175,13 +152,6 @@ def load(store: ResultStore, reference: str | None, *, hide: bool) -> Experiment
     from perfrunner.report.redact import redacted
 
     return redacted(data)
-
-
-def _publish(page: Path, data: ExperimentData | None = None, *, add: bool = False) -> None:
-    from perfrunner.report.publish import publish
-
-    for path in publish(page, data, add=add):
-        note(f"wrote {path}")
 
 
 def write_report(report: Report, data: ExperimentData, given: ReportOptions) -> None:

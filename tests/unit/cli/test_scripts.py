@@ -91,17 +91,17 @@ def test_publish_measures_with_what_it_was_given_and_renews_the_page(checkout):
     found = call(checkout, "publish", "plain", "--profile", "historic", "--resume")
     assert found.stdout.splitlines() == [
         "run specs/experiments/plain.yaml --profile historic --resume",
-        "report plain --page docs/experiments/plain.md",
+        "-m tools.writeups docs/experiments/plain.md plain",
     ]
     kept = call(checkout, "publish", "plain", "--kept")
-    assert kept.stdout == "report --page docs/experiments/plain.md\n"
+    assert kept.stdout == "-m tools.writeups docs/experiments/plain.md\n"
 
 
 def test_publish_of_another_page_of_a_spec(checkout):
     found = call(checkout, "publish", "plain-large", "--profile", "historic")
     assert found.stdout.splitlines() == [
         "run specs/experiments/plain.yaml --profile historic",
-        "report plain --page docs/experiments/plain-large.md",
+        "-m tools.writeups docs/experiments/plain-large.md plain",
     ]
 
 

@@ -13,10 +13,10 @@ from synthetic import VARIANTS, Shape, write
 from perfrunner.cli import main
 from perfrunner.report import build_report, render
 from perfrunner.results import ResultStore
-from perfrunner.results.archive import read_archive
 from perfrunner.spec import load_spec
 from perfrunner.spec.expected_gains import ExpectedGain
 from perfrunner.spec.switches import own_table
+from tools.writeups.archive import read_archive
 
 GLIBC, JEMALLOC, THP = VARIANTS
 ROOT = Path(__file__).parents[3]

@@ -19,8 +19,8 @@ from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.files import read_raw
 from perfrunner.report.names import folded
-from perfrunner.results.archive import read_archive
 from perfrunner.spec.published import PublishedValues
+from tools.writeups.archive import read_archive
 
 TWELVE = (
     "glibc",

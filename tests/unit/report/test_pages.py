@@ -13,11 +13,11 @@ import yaml
 from perfrunner.domain import Case
 from perfrunner.errors import StoreError, UsageError
 from perfrunner.report import build_report, render
-from perfrunner.report.pages import charts_of, data_file, image_file, lines_of, read_page
-from perfrunner.report.publish import publish
-from perfrunner.report.renewal import renewed
-from perfrunner.results import archive
-from perfrunner.results.archive import archive_bytes, read_archive
+from tools.writeups import archive
+from tools.writeups.archive import archive_bytes, read_archive
+from tools.writeups.pages import charts_of, data_file, image_file, lines_of, read_page
+from tools.writeups.publish import publish
+from tools.writeups.regions import renewed
 
 EXPERIMENTS = Path(__file__).parents[3] / "docs" / "experiments"
 PAGES = sorted(EXPERIMENTS.glob("*.md"))

@@ -16,7 +16,7 @@ from perfrunner.report import build_report, render, write_html
 from perfrunner.report.bisect import markdown, redacted_state
 from perfrunner.report.redact import hidden, redacted
 from perfrunner.results import ResultStore
-from perfrunner.results.archive import archive_bytes, read_archive
+from tools.writeups.archive import archive_bytes, read_archive
 
 SECRETS = (
     "10.1.2.3",

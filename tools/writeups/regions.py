@@ -1,4 +1,22 @@
-"""Generate the regions of a write-up from kept results: runs, findings and tables."""
+"""Regenerate the regions of a write-up from its kept results.
+
+`renewed` replaces the text between `<!-- generated: WHAT -->` and `<!-- end -->`. WHAT is one of
+
+    run                                the runs: id, seed, hosts and size
+    findings                           the changes of the primary metrics with their verdicts, and a count of the
+                                       published values that agree
+    published                          the published tables with the measured values
+    table WORKLOAD METRICS [BASELINE]  measured values: a line for each metric (glob patterns joined by commas), a
+                                       column for each variant; WORKLOAD may be NAME/BUCKET; a pattern that matches
+                                       nothing is an error unless it starts with `?`
+    deviations WORKLOAD METRICS        for the same metrics the largest distance of a block from the mean
+    chart NAME                         the report's chart of that name, as an image
+    contents PAGE...                   (index only) a line for each page: what it compares, its spec and its size
+    overview PAGE...                   (index only) each published change: claim, published, measured, verdict, reason
+
+Without kept results a region is unchanged, except `run`, which says so, and `published`, which shows only
+the published values.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +27,76 @@ from perfrunner.domain import NO_BUCKET, Case
 from perfrunner.errors import UsageError
 from perfrunner.report.model import HOSTS
 from perfrunner.report.numbers import change, mean_text, scale_for, scale_of, spread, verdict_text
-from perfrunner.report.pages import lines_of, merged
-from perfrunner.report.published import counts_text, plain, published_text, their_change
+from perfrunner.report.published import (
+    MARKS,
+    counts_text,
+    our_change,
+    plain,
+    published_tables,
+    published_text,
+    their_change,
+)
+from tools.writeups.pages import IMAGES, REGION, SPEC_LINE, lines_of, merged, read_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    import re
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from perfrunner.analysis import Row
     from perfrunner.analysis.published import PublishedLine
     from perfrunner.report.model import Report
-    from perfrunner.report.pages import Page
     from perfrunner.results import ExperimentData, TrialRecord
+    from tools.writeups.pages import Page
+
+
+def renewed(path: Path) -> str:
+    """Return the page's text with every region regenerated from its kept results."""
+    text = path.read_text(encoding="utf-8")
+    page = read_page(path) if SPEC_LINE.search(text) else None
+
+    def region(match: re.Match[str]) -> str:
+        what, *arguments = match.group(2).split()
+        lines = _region(page, path, what, arguments)
+        body = match.group(3) if lines is None else _joined(lines)
+        return f"{match.group(1)}{body}{match.group(4)}"
+
+    return REGION.sub(region, text)
+
+
+def _joined(lines: Iterable[str]) -> str:
+    text = "\n".join(lines).strip("\n")
+    return f"\n{text}\n\n" if text else "\n"
+
+
+def _region(page: Page | None, path: Path, what: str, words: list[str]) -> Iterable[str] | None:
+    """Return the lines of a region; None leaves it unchanged."""
+    of_an_index = {"contents": contents, "overview": overview}
+    if what in of_an_index:
+        return of_an_index[what]([read_page(path.parent / name) for name in words])
+    if page is None:
+        raise UsageError(f"{path} names no spec", "add <!-- spec: PATH --> to its first lines")
+    if what == "published" and not page.experiments:
+        return theirs_alone(page)
+    if what == "run" and not page.experiments:
+        return [f"No run is kept yet: `scripts/publish {path.stem}` measures one."]
+    if not page.experiments:
+        return None
+    if what == "run":
+        return runs(page)
+    if what == "findings":
+        return findings(page)
+    if what == "published":
+        return published_tables(merged(page.reports(), page))
+    if what == "table" and len(words) in (2, 3):
+        return table(page, *words)
+    if what == "deviations" and len(words) == 2:
+        return table(page, words[0], words[1], text=deviation)
+    if what == "chart" and len(words) == 1:
+        image = IMAGES / f"{path.stem}-{words[0]}.svg"
+        return [f"![{words[0].replace('-', ' ')}]({image.as_posix()})"]
+    raise UsageError(f"{path}: unknown region {' '.join([what, *words])!r}")
+
 
 MAY_BE_MISSING = "?"  # before a pattern
 
@@ -185,3 +262,73 @@ def theirs_alone(page: Page) -> Iterable[str]:
 def _parenthesis(line: PublishedLine) -> str:
     text = their_change(line)
     return f"({text})" if text else ""
+
+
+def contents(pages: Sequence[Page]) -> Iterable[str]:
+    """Yield a line for each page: its spec, what it compares, and the size of the kept runs."""
+    yield "| page | what is compared | spec | trials kept | they took |"
+    yield "|:--|:--|:--|--:|--:|"
+    for page in pages:
+        kept = [(str(len(trials)), took) for _, _, trials, took in shown_trials(page)]
+        size = (
+            (" and ".join(column) for column in zip(*kept, strict=True)) if kept else ("none", "")
+        )
+        name = f"[{plain(page.title)}]({page.path.name})"
+        yield f"| {' | '.join((name, plain(page.spec.description), f'`{page.spec_path.name}`', *size))} |"
+
+
+def overview(pages: Sequence[Page]) -> Iterable[str]:
+    """Yield the published changes: how many agree, those of primary metrics, and all that disagree."""
+    yield "| experiment, claim | change | published | measured [95 %] | agreement | why they may differ |"
+    yield "|:--|:--|--:|--:|:--|:--|"
+    for page in pages:
+        published = page.published
+        if published is None:
+            continue
+        kept = bool(page.experiments)
+        compared = _compared(lines_of(page))
+        lines = headline_lines(compared, page.spec.primary)
+        if kept:
+            lines = [ln for ln in compared if _is_shown(ln, ln in lines)]
+        name = f"[{page.path.stem}]({page.path.name}): {plain(published.claim)}"
+        counts = _counts(compared) if kept else ""
+        yield f"| {name} | all {len(compared)} published changes | | | {counts} | {plain(published.why)} |"
+        for line in lines:
+            what = plain(f"{line.table}: {line.label}, {line.variant}")
+            ours = our_change(line) if kept else "on its page, not kept as data"
+            yield f"|  | {what} | {their_change(line)} | {ours} | {_word(line) if kept else ''} |  |"
+
+
+def _is_shown(line: PublishedLine, headline: bool) -> bool:
+    return line.ours is not None and (headline or line.agreement == "disagrees")
+
+
+def _counts(lines: Sequence[PublishedLine]) -> str:
+    """Count agreements: `12 agree (5 in size), 1 disagree, 3 cannot be judged (2 not measured)`."""
+    words = [line.likeness for line in lines]
+    sizes, agree = (
+        words.count("same size"),
+        words.count("same size") + words.count("same direction"),
+    )
+    text = (
+        f"{agree} agree{f' ({sizes} in size)' if agree else ''}, {words.count('disagrees')} disagree,"
+        f" {words.count('cannot tell')} cannot be judged"
+    )
+    missing = sum(line.ours is None for line in lines)
+    return f"{text} ({missing} not measured)" if missing else text
+
+
+def _compared(lines: Sequence[PublishedLine]) -> list[PublishedLine]:
+    """Return the lines that have a published change, each once."""
+    changes = [line for line in lines if line.effect is not None]
+    by_place = {(ln.metric.id, ln.case, ln.variant): ln for ln in reversed(changes)}
+    return list(by_place.values())[::-1]
+
+
+def headline_lines(lines: Sequence[PublishedLine], primary: Sequence[str]) -> list[PublishedLine]:
+    """Return the lines of primary metrics, or all if no primary metric was published."""
+    return [line for line in lines if line.metric.id in primary] or list(lines)
+
+
+def _word(line: PublishedLine) -> str:
+    return f"{MARKS[line.agreement]} {line.agreement}" if line.agreement else ""

@@ -1,10 +1,10 @@
 """Read write-ups: Markdown pages whose tables are generated from kept results.
 
-A page NAME.md has its data in `data/NAME.json.gz` (see `results.archive`) and names its spec:
+A page NAME.md has its data in `data/NAME.json.gz` (see archive.py) and names its spec:
 
     <!-- spec: ../../specs/experiments/NAME.yaml -->
 
-Its results are in generated regions, which `renewal` updates.
+Its results are in generated regions, which regions.py updates.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from perfrunner.analysis.published import published_lines
 from perfrunner.domain import Case
 from perfrunner.errors import UsageError
 from perfrunner.report.build import build_report
-from perfrunner.results.archive import read_archive
 from perfrunner.spec import Spec, load_spec
+from tools.writeups.archive import read_archive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from perfrunner.errors import UsageError
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.files import read_raw, write_whole
-from perfrunner.report.pages import cases_of, charts_of, data_file, image_file, merged, read_page
-from perfrunner.report.renewal import renewed
-from perfrunner.results.archive import archive_bytes
+from tools.writeups.archive import archive_bytes
+from tools.writeups.pages import cases_of, charts_of, data_file, image_file, merged, read_page
+from tools.writeups.regions import renewed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from perfrunner.domain import Case
     from perfrunner.report.charts import Chart
-    from perfrunner.report.pages import Page
     from perfrunner.results import ExperimentData
+    from tools.writeups.pages import Page
 
 INDEX = "README.md"
 OF_SERIES = ("series-", "rounds-")  # charts that need raw series, which are not kept
