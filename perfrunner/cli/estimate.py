@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.cli import options
-from perfrunner.cli.engine_source import find_engine_source
+from perfrunner.cli.request import find_engine_source
 from perfrunner.errors import BuildError, UsageError
 
 if TYPE_CHECKING:

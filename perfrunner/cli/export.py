@@ -1,4 +1,4 @@
-"""`perfrunner export`: write measured values as CSV, Parquet or OpenMetrics, or a whole run as an archive."""
+"""`perfrunner export` and `import`: write measured values, or move a whole run as an archive."""
 
 from __future__ import annotations
 
@@ -132,3 +132,29 @@ def _write_archive(experiment: str | None, archive: Path, out_dir: Path) -> None
     note(
         "the archive is not redacted: it names hosts, users and paths, and has the logs of the servers"
     )
+
+
+@click.command(
+    "import",
+    short_help="Add a run from an archive to the stored experiments.",
+    epilog="\b\nExamples:\n  perfrunner export quickstart --archive quickstart.zip      on one machine"
+    "\n  perfrunner import quickstart.zip                           on another"
+    "\n  perfrunner compare quickstart-20261120-220000 quickstart"
+    "\n\nAn imported run can be reported and compared, but not resumed: its spec is never run here.",
+)  # fmt: skip
+@click.argument(
+    "archive", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@options.out_option
+def import_(archive: Path, out_dir: Path) -> None:
+    """Add the run of FILE, written by `perfrunner export --archive`, with its raw series; print its id.
+
+    The size and SHA-256 of every file are checked. Stored results are never replaced: a run that is
+    stored already is refused.
+    """
+    from perfrunner.results.transfer import import_archive
+
+    with options.open_results(out_dir, create=True) as store:
+        moved = import_archive(store, archive)
+    note(f"imported {moved.trials} trials and {moved.files} raw files from {archive}")
+    result(f"{moved.experiment.id}\n")

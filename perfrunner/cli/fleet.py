@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfrunner.cli import options
-from perfrunner.cli.engine_source import ENVIRONMENT
 from perfrunner.cli.fleet_tables import job_document, print_jobs, print_workers, worker_document
 from perfrunner.cli.invocation import options_given
 from perfrunner.cli.output import note, print_json
-from perfrunner.cli.request import RunOptions, gathered, read_spec
+from perfrunner.cli.request import ENVIRONMENT, RunOptions, gathered, read_spec
 from perfrunner.errors import UsageError
 from perfrunner.spec.suggest import expected_name
 

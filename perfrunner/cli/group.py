@@ -6,8 +6,10 @@ import errno
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import traceback
+from collections.abc import Iterator
 from typing import IO, Any
 
 import click
@@ -15,13 +17,7 @@ from click.shell_completion import CompletionItem
 
 from perfrunner import __version__
 from perfrunner.cli.output import abandon_stdout, hold_standard_streams, note
-from perfrunner.errors import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    PerfrunnerError,
-    StoreError,
-)
+from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, PerfrunnerError, StoreError
 
 # Heading -> names of its commands, in the order of --help. Every command stands under one heading.
 GROUPS = {
@@ -34,7 +30,7 @@ GROUPS = {
     "Hosts": ("doctor", "tune", "untune"),
     "Automation": ("nightly", "fleet"),
 }  # fmt: skip
-# Name -> (module, line in --help). The module has a click command called `command` or by its name.
+# Name -> (module, line in --help). The module has a click command called by its name (`import_`) or `command`.
 # --help and completion load none of the modules: pydantic, numpy and fabric take more than a second.
 COMMANDS = {
     "run": ("perfrunner.cli.run", "Build, check, measure and report the variants of a spec."),
@@ -53,12 +49,12 @@ COMMANDS = {
     ),
     "explain": ("perfrunner.cli.explain", "Show which functions' CPU time changed."),
     "profile": ("perfrunner.cli.profile", "Print the CPU profiles of an experiment."),
-    "list": ("perfrunner.cli.list_", "List the stored experiments."),
+    "list": ("perfrunner.cli.show", "List the stored experiments."),
     "show": ("perfrunner.cli.show", "Show an experiment, its builds and its trials."),
     "export": ("perfrunner.cli.export", "Export the measured values, or a run as an archive."),
-    "import": ("perfrunner.cli.import_", "Add a run from an archive to the stored experiments."),
+    "import": ("perfrunner.cli.export", "Add a run from an archive to the stored experiments."),
     "site": ("perfrunner.cli.site", "Write a static site of all stored experiments."),
-    "serve": ("perfrunner.cli.serve", "Follow a running experiment in a browser."),
+    "serve": ("perfrunner.cli.site", "Follow a running experiment in a browser."),
     "clean": ("perfrunner.cli.clean", "Remove builds, leftovers on hosts, or results."),
     "doctor": (
         "perfrunner.cli.doctor",
@@ -102,10 +98,11 @@ class LazyGroup(click.Group):
             return None
         path, _ = COMMANDS[cmd_name]
         module = importlib.import_module(path)
-        command = getattr(module, "command", None) or getattr(module, cmd_name)
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{path} has no click command")
-        return command
+        for attribute in (cmd_name, f"{cmd_name}_", "command"):
+            command = getattr(module, attribute, None)
+            if isinstance(command, click.Command):
+                return command
+        raise TypeError(f"{path} has no click command")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one section for each heading of GROUPS, without loading any command."""
@@ -177,8 +174,6 @@ class LazyGroup(click.Group):
 
 
 def _print_man_page(ctx: click.Context) -> None:
-    from perfrunner.cli.man import man_page
-
     click.echo(man_page(main), nl=False)
     ctx.exit()
 
@@ -205,3 +200,78 @@ def _print_man_page(ctx: click.Context) -> None:
 )
 def main() -> None:
     """Compare variants of a key-value server: build them, run them interleaved, report the differences."""
+
+
+def man_page(group: click.Group) -> str:
+    """Return the page in roff, with a section for each heading of `--help`."""
+    root = click.Context(group, info_name="perfrunner", **group.context_settings)
+    lines = [
+        f'.TH PERFRUNNER 1 "" "perfrunner {_roff(__version__)}" "User Commands"',
+        ".SH NAME",
+        f"perfrunner \\- {_roff(_summary(group))}",
+        ".SH SYNOPSIS",
+        ".B perfrunner",
+        "[OPTIONS] COMMAND [ARGS]...",
+        ".SH DESCRIPTION",
+        *_paragraphs(group.help or ""),
+        *_options(group, root),
+        *_paragraphs(group.epilog or ""),
+    ]
+    for heading, names in GROUPS.items():
+        lines.append(f'.SH "{heading.upper()}"')
+        for name in names:
+            command = group.get_command(root, name)
+            if command is not None:
+                lines += _command(command, name, root)
+    return "\n".join(lines) + "\n"
+
+
+def _command(command: click.Command, name: str, parent: click.Context) -> Iterator[str]:
+    context = click.Context(command, info_name=name, parent=parent)
+    usage = " ".join(command.collect_usage_pieces(context))
+    yield f'.SS "{_roff(f"{context.command_path} {usage}", quoted=True)}"'
+    yield from _paragraphs(command.help or "")
+    yield from _options(command, context)
+    yield from _paragraphs(command.epilog or "")
+    if isinstance(command, click.Group):
+        for child in command.list_commands(context):
+            subcommand = command.get_command(context, child)
+            if subcommand is not None:
+                yield from _command(subcommand, child, context)
+
+
+def _options(command: click.Command, context: click.Context) -> Iterator[str]:
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if isinstance(parameter, click.Option) and record is not None:
+            names, text = record
+            yield ".TP"
+            yield f".B {_roff(names)}"
+            yield _roff(" ".join(text.split()))
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yield paragraphs. Those that click must not wrap, such as examples, keep their lines."""
+    for paragraph in re.split(r"\n\s*\n", text.strip()):
+        lines = paragraph.splitlines()
+        yield ".PP"
+        if lines and lines[0].strip() == "\b":
+            yield ".nf"
+            yield from (_roff(line) for line in lines[1:])
+            yield ".fi"
+        else:
+            yield _roff(" ".join(paragraph.split()))
+
+
+def _summary(group: click.Group) -> str:
+    return (group.help or "").strip().partition(":")[0].lower()
+
+
+def _roff(text: str, *, quoted: bool = False) -> str:
+    """Escape text so that no word of it is a request or a sequence of roff."""
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "\\(ga").replace("^", "\\(ha")
+    text = text.replace("~", "\\(ti").replace("'", "\\(aq")
+    text = "".join(c if c.isascii() else f"\\[u{ord(c):04X}]" for c in text)
+    if quoted:
+        return text.replace('"', "\\(dq")
+    return f"\\&{text}" if text.startswith((".", "'")) else text

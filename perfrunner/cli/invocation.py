@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from perfrunner.cli.complete import STORE_META
-from perfrunner.cli.engine_source import ENVIRONMENT
+from perfrunner.cli.request import ENVIRONMENT
 
 ONCE = ("resume", "extend", "dry_run")  # they apply to one call, not to the experiment
 # Options that do not affect the measurement.

@@ -1,4 +1,4 @@
-"""`perfrunner show`: show one experiment, its builds and its trials."""
+"""`perfrunner show` and `list`: show one experiment with its builds and trials, or list all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfrunner.cli import complete, options
-from perfrunner.cli.output import duration, print_json, result_console
+from perfrunner.cli.output import duration, note, print_json, result_console
 from perfrunner.errors import StoreError
 
 if TYPE_CHECKING:
@@ -123,3 +123,45 @@ def _print_trials(console: Console, data: ExperimentData) -> None:
         )  # fmt: skip
         table.add_row(str(trial.block), str(trial.attempt), *values)
     console.print(table)
+
+
+@click.command(
+    "list",
+    short_help="List the stored experiments.",
+    epilog="\b\nExamples:\n  perfrunner list\n  perfrunner list --out nightly-results --json",
+)
+@options.out_option
+@options.json_option
+def list_(out_dir: Path, as_json: bool) -> None:
+    """List the stored experiments, oldest first, with their state and number of trials."""
+    with options.open_results(out_dir) as store:
+        summaries = store.list()
+    rows = [
+        {
+            "experiment": s.experiment.id,
+            "name": s.experiment.name,
+            "state": s.experiment.state,
+            "created_at": s.experiment.created_at.isoformat(timespec="seconds"),
+            "seed": s.experiment.seed,
+            "trials": {"ok": s.ok, "discarded": s.discarded, "failed": s.failed},
+        }
+        for s in summaries
+    ]
+    if as_json:
+        print_json({"experiments": rows})
+        return
+    if not rows:
+        note(f"no experiment is stored in {out_dir}")
+        return
+    from rich.table import Table
+
+    table = Table(
+        "experiment", "name", "state", "created (UTC)", "ok", "discarded", "failed", box=None
+    )
+    for row, summary in zip(rows, summaries, strict=True):
+        created = summary.experiment.created_at.strftime("%Y-%m-%d %H:%M")
+        counts = (summary.ok, summary.discarded, summary.failed)
+        table.add_row(
+            str(row["experiment"]), str(row["name"]), str(row["state"]), created, *map(str, counts)
+        )
+    result_console().print(table)

@@ -1,11 +1,13 @@
-"""`perfrunner site`: write a static site of all experiments in one or several stores."""
+"""`perfrunner site` and `serve`: show experiments in a browser, as static files or while they run."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
+from perfrunner.cli import complete, options
 from perfrunner.cli.options import DEFAULT_OUT, store_option, store_url
 from perfrunner.cli.output import note
 
@@ -35,3 +37,43 @@ def command(directory: Path, stores: tuple[Path, ...]) -> None:
 
     written = write_site(stores or (DEFAULT_OUT,), directory, store_url())
     note(f"site {directory / 'index.html'} ({len(written)} files)")
+
+
+@click.command(
+    "serve",
+    short_help="Follow a running experiment in a browser.",
+    epilog="\b\nExamples:\n  perfrunner serve                the latest experiment"
+    "\n  perfrunner serve quickstart --port 8000"
+    "\n\nThe server is read-only and listens on this machine only; stop it with Ctrl-C. Rendering a page takes CPU"
+    " time. If that would disturb the measurement, serve a copy of the results directory on another machine.",
+)
+@click.argument("experiment", required=False, shell_complete=complete.experiments)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8321,
+    show_default=True,
+    help="TCP port; 0 takes a free one.",
+)
+@options.out_option
+def serve(experiment: str | None, port: int, out_dir: Path) -> None:
+    """Serve the progress and provisional estimates of EXPERIMENT (default: the latest), and the other experiments."""
+    from perfrunner.errors import UsageError
+    from perfrunner.report.live import LiveServer
+    from perfrunner.results import open_store
+
+    opened = partial(open_store, out_dir, options.store_url(), create=False)
+    with opened() as store:
+        store.resolve(experiment)  # report an unknown name now, not in the first browser
+    try:
+        server = LiveServer(opened, experiment, port)
+    except OSError as error:
+        raise UsageError(
+            f"--port {port}: cannot listen: {error.strerror}", "--port 0 takes a free port"
+        ) from None
+    with server:
+        note(f"{server.address} (stop with Ctrl-C)")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            note("stopped")

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.options import cluster_option, json_option, set_option
 from perfrunner.cli.output import print_json
+from perfrunner.cli.request import find_engine_source
 from perfrunner.errors import EXIT_USAGE, SpecError
 from perfrunner.spec.includes import shown
 from perfrunner.spec.profiles import profile_names

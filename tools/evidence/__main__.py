@@ -12,10 +12,9 @@ from typing import Any
 import click
 
 from perfrunner.cli import options
-from perfrunner.cli.engine_source import find_engine_source
 from perfrunner.cli.group import Failed
 from perfrunner.cli.output import duration, note
-from perfrunner.cli.request import gathered
+from perfrunner.cli.request import find_engine_source, gathered
 from perfrunner.errors import PerfrunnerError
 from perfrunner.spec.units import parse_duration
 from tools.evidence import between, studies

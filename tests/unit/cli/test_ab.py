@@ -198,7 +198,7 @@ def test_revisions_of_a_spec_are_not_those_of_perfrunners_own_engine(
         text = (cli.directory / name).read_text().replace("mian", "main")
         (other / name).write_text(text)
     monkeypatch.chdir(other)
-    monkeypatch.setattr("perfrunner.cli.engine_source.bundled", lambda name: cli.directory / name)
+    monkeypatch.setattr("perfrunner.cli.request.bundled", lambda name: cli.directory / name)
     assert (
         f"{other} has no engine_src/ here or above" in cli(*words, "revisions.yaml", code=2).stderr
     )

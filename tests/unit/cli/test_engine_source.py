@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import perfrunner
-from perfrunner.cli.engine_source import find_engine_source
+from perfrunner.cli.request import find_engine_source
 from perfrunner.errors import UsageError
 
 

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from perfrunner.build import Artifact
+from perfrunner.cli.build import RememberedSettingsChecks
 from perfrunner.cli.invocation import resume_command
 from perfrunner.cli.run import command
-from perfrunner.cli.settings_checks import RememberedSettingsChecks
 from perfrunner.errors import BuildError, HostError, SettingsCheckError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.preflight.builds import Builds
