@@ -23,10 +23,9 @@ from perfrunner.errors import UsageError
 from perfrunner.spec.suggest import expected_name
 
 if TYPE_CHECKING:
-    from perfrunner.fleet.dbos_queue import DbosQueue
-    from perfrunner.fleet.file import Fleet, Group
+    from perfrunner.fleet.file import Fleet
     from perfrunner.fleet.job import Job
-    from perfrunner.spec import Spec
+    from perfrunner.fleet.queue import DbosQueue
 
 ENDED_SHOWN = 10  # number of ended jobs that `status` shows without --all
 MEASURED = ("overrides", "profile", "named_sources", "repeats", "seed", "workloads", "variants")
@@ -112,14 +111,15 @@ def submit(
     """Queue a run of SPEC on each group. A worker of the group executes it (see `perfrunner fleet workers`)."""
     fleet = _load(fleet_path)
     from perfrunner.fleet.file import NIGHTLY_PRIORITY, NORMAL_PRIORITY
+    from perfrunner.fleet.job import new_job
 
-    chosen = _chosen(fleet, groups)
+    chosen = fleet.chosen(groups)
     night = _tonight(fleet) if nightly else None
     jobs = []
     for group in chosen:
         spec = read_spec(spec_path, replace(given, cluster=Path(group.cluster), engine_src=None))
         given.selected(spec)  # reports unknown names before anything is queued
-        job = _job(
+        job = new_job(
             spec, spec_path, group, measured=options_given(ctx, MEASURED), always=_always(ctx), night=night,
             store=fleet.store,
         )  # fmt: skip
@@ -147,6 +147,8 @@ def schedule(fleet_path: Path, as_json: bool) -> None:
             f"{fleet_path}: `nightly` is empty",
             "list specs and groups there, see docs/how-to/fleet.md",
         )
+    from perfrunner.fleet.job import new_job
+
     jobs: list[Job] = []
     for entry in fleet.nightly:
         args = [*_given("--profile", entry.profile), *_given("--repeats", entry.repeats)]
@@ -158,7 +160,7 @@ def schedule(fleet_path: Path, as_json: bool) -> None:
                     profile=entry.profile, repeats=entry.repeats, cluster=Path(group.cluster)
                 ),
             )
-            job = _job(
+            job = new_job(
                 spec, entry.spec, group, measured=args, always=[], night=_tonight(fleet), store=fleet.store
             )  # fmt: skip
             if job.id in [other.id for other in jobs]:
@@ -195,7 +197,7 @@ def schedule(fleet_path: Path, as_json: bool) -> None:
 def workers(fleet_path: Path, groups: tuple[str, ...], name: str | None, drain: bool) -> None:
     """Start a worker, which takes the jobs of groups from the queue and runs them, one at a time per group."""
     fleet = _load(fleet_path)
-    chosen = [group.name for group in _chosen(fleet, groups or tuple(fleet.groups))]
+    chosen = [group.name for group in fleet.chosen(groups or tuple(fleet.groups))]
     with _queue(fleet, create=True) as queue:
         from perfrunner.fleet.worker import WorkerProcess
 
@@ -220,11 +222,13 @@ def workers(fleet_path: Path, groups: tuple[str, ...], name: str | None, drain: 
 @options.json_option
 def status(job_id: str | None, fleet_path: Path, everything: bool, as_json: bool) -> None:
     """Show the queued, running and ended jobs with their progress and time left, and the workers."""
-    from perfrunner.fleet.queue import UNFINISHED, find
+    from perfrunner.fleet.job import UNFINISHED, find
     from perfrunner.fleet.workers import Workers
 
     with _queue(_load(fleet_path, hosts=False), create=False) as queue:
-        jobs = [find(queue, job_id)] if job_id else list(queue.jobs())
+        jobs = list(queue.jobs())
+        if job_id:
+            jobs = [find(jobs, job_id)]
         known = Workers(queue.engine, queue.place)
         workers, workers_now = known.all(), known.now()
     if not (everything or job_id or as_json):
@@ -260,10 +264,11 @@ def status(job_id: str | None, fleet_path: Path, everything: bool, as_json: bool
 @fleet_option
 def cancel(job_ids: tuple[str, ...], fleet_path: Path) -> None:
     """Remove each JOB (an id or the start of one) from the queue, and stop its run cleanly if it is running."""
-    from perfrunner.fleet.queue import UNFINISHED, find
+    from perfrunner.fleet.job import UNFINISHED, find
 
     with _queue(_load(fleet_path, hosts=False), create=False) as queue:
-        jobs = [find(queue, job_id) for job_id in job_ids]
+        known = queue.jobs()
+        jobs = [find(known, job_id) for job_id in job_ids]
         for status in jobs:
             if status.state not in UNFINISHED:
                 raise UsageError(f"job {status.job.id} has already ended: {status.state}")
@@ -329,7 +334,7 @@ def recover(worker: str, fleet_path: Path, force: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="List the jobs without removing them.")
 def clean(fleet_path: Path, keep: int, dry_run: bool) -> None:
     """Remove old ended jobs from the queue. Queued and running jobs are not affected."""
-    from perfrunner.fleet.queue import forgettable
+    from perfrunner.fleet.job import forgettable
 
     with _queue(_load(fleet_path, hosts=False), create=False) as queue:
         old = [status.job.id for status in forgettable(queue.jobs(), keep, _now())]
@@ -353,24 +358,9 @@ def _load(path: Path, *, hosts: bool = True) -> Fleet:
     return load_fleet(path, hosts=hosts)
 
 
-def _chosen(fleet: Fleet, names: Sequence[str]) -> list[Group]:
-    if not names and len(fleet.groups) == 1:
-        names = tuple(fleet.groups)
-    if not names:
-        raise UsageError(
-            "no group was given", f"choose one or more: --group {' | '.join(fleet.groups)}"
-        )
-    for name in names:
-        if name not in fleet.groups:
-            raise UsageError(
-                f"--group {name}: {expected_name('a group of the fleet file', name, fleet.groups)}"
-            )
-    return [fleet.groups[name] for name in dict.fromkeys(names)]
-
-
 @contextmanager
 def _queue(fleet: Fleet, *, create: bool) -> Iterator[DbosQueue]:
-    from perfrunner.fleet.dbos_queue import DbosQueue
+    from perfrunner.fleet.queue import DbosQueue
 
     queue = DbosQueue.open(fleet.database, create=create)
     try:
@@ -382,34 +372,6 @@ def _queue(fleet: Fleet, *, create: bool) -> Iterator[DbosQueue]:
 # -- jobs
 
 
-def _job(
-    spec: Spec,
-    path: Path,
-    group: Group,
-    *,
-    measured: Sequence[str],
-    always: Sequence[str],
-    night: date | None,
-    store: str | None,
-) -> Job:
-    from perfrunner.fleet.job import Job, fresh_id, night_id
-    from perfrunner.results.database import without_password
-
-    return Job(
-        id=night_id(spec.name, group.name, night) if night else fresh_id(spec.name, group.name),
-        name=spec.name,
-        spec=str(path.resolve()),
-        group=group.name,
-        cluster=group.cluster,
-        out=str(group.out),
-        directory=str(Path.cwd()),
-        measured=tuple(measured),
-        always=tuple(always),
-        night=str(night) if night else None,
-        store=None if store is None else without_password(store),
-    )
-
-
 def _always(ctx: click.Context) -> list[str]:
     """Return the options of every call; $PERFRUNNER_ENGINE_SRC becomes one, as workers do not inherit it."""
     args = options_given(ctx, ALWAYS)
@@ -419,21 +381,16 @@ def _always(ctx: click.Context) -> list[str]:
 
 
 def _submit(queue: DbosQueue, jobs: Sequence[Job], as_json: bool) -> None:
-    from perfrunner.fleet.queue import UNFINISHED
+    from perfrunner.fleet.job import unfinished_twin
 
-    unfinished = [s.job for s in queue.jobs() if s.state in UNFINISHED]
+    queued = queue.jobs()
     documents: list[dict[str, Any]] = []
     for job in jobs:
-        before = [
-            other.id
-            for other in unfinished
-            if job.night and other.night and other.id != job.id
-            if (other.name, other.group) == (job.name, job.group)
-        ]
-        fresh = not before and queue.submit(job)
+        before = unfinished_twin(job, queued)
+        fresh = before is None and queue.submit(job)
         documents.append({"job": job.id, "group": job.group, "queued": fresh})
-        if before:
-            note(f"{job.id} was not queued: {before[0]} has not ended")
+        if before is not None:
+            note(f"{job.id} was not queued: {before.id} has not ended")
         elif not fresh:
             note(f"{job.id} was not queued: it exists already")
         elif not as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.cli.output import duration, note, result_console
 
 if TYPE_CHECKING:
-    from perfrunner.fleet.queue import JobStatus
+    from perfrunner.fleet.job import JobStatus
     from perfrunner.fleet.workers import Worker
 
 

@@ -30,8 +30,7 @@ from perfrunner.errors import (
 )
 from perfrunner.experiment.outdir import ENDS, JOURNAL, PROGRESS, read_journal
 from perfrunner.experiment.session import JOB
-from perfrunner.fleet.job import Job
-from perfrunner.fleet.queue import Ending, Progress
+from perfrunner.fleet.job import Ending, Job, Progress
 from perfrunner.results import STORE_FILE, ExperimentRecord, open_store
 from perfrunner.results.database import ServerAwayError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -106,6 +106,21 @@ class Fleet:
     nightly: tuple[Nightly, ...]
     timezone: str | None
     store: str | None = None
+
+    def chosen(self, names: Sequence[str]) -> list[Group]:
+        """Return the groups of these names; without names, the only group. Raises UsageError."""
+        if not names and len(self.groups) == 1:
+            names = tuple(self.groups)
+        if not names:
+            raise UsageError(
+                "no group was given", f"choose one or more: --group {' | '.join(self.groups)}"
+            )
+        for name in names:
+            if name not in self.groups:
+                raise UsageError(
+                    f"--group {name}: {expected_name('a group of the fleet file', name, self.groups)}"
+                )
+        return [self.groups[name] for name in dict.fromkeys(names)]
 
 
 def load_fleet(path: Path, *, hosts: bool = True) -> Fleet:

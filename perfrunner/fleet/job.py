@@ -1,16 +1,23 @@
-"""A job: one spec on one group, as the arguments with which a worker calls `perfrunner run`; and its night."""
+"""A job of the fleet: one spec on one group, as arguments of `perfrunner run`, and its state in the queue."""
 
 from __future__ import annotations
 
 import dataclasses
 import secrets
 import zoneinfo
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from perfrunner.fleet.file import NORMAL_PRIORITY
+from perfrunner.errors import EXIT_OK, EXIT_VERDICT, UsageError
+from perfrunner.fleet.file import NORMAL_PRIORITY, Group
 from perfrunner.results.database import without_password
+
+if TYPE_CHECKING:
+    from perfrunner.spec.model import Spec
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,32 @@ def fresh_id(name: str, group: str) -> str:
     return f"{name}-{group}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
+def new_job(
+    spec: Spec,
+    path: Path,
+    group: Group,
+    *,
+    measured: Sequence[str],
+    always: Sequence[str],
+    night: date | None,
+    store: str | None,
+) -> Job:
+    """Return a job that runs a spec on a group; with `night`, the same one for every call of that night."""
+    return Job(
+        id=night_id(spec.name, group.name, night) if night else fresh_id(spec.name, group.name),
+        name=spec.name,
+        spec=str(path.resolve()),
+        group=group.name,
+        cluster=group.cluster,
+        out=str(group.out),
+        directory=str(Path.cwd()),
+        measured=tuple(measured),
+        always=tuple(always),
+        night=str(night) if night else None,
+        store=None if store is None else without_password(store),
+    )
+
+
 def night_id(name: str, group: str, night: date) -> str:
     """Return the id of a nightly job, which is the same for every attempt to submit it."""
     return f"{name}-{group}-night-{night:%Y%m%d}"
@@ -90,3 +123,128 @@ def night_of(moment: datetime, timezone: str | None) -> date:
     """
     zone = None if timezone is None else zoneinfo.ZoneInfo(timezone)
     return (moment.astimezone(zone).replace(tzinfo=None) - NOON).date()
+
+
+# lost: a job that was taken more often than the queue allows.
+State: TypeAlias = Literal["queued", "running", "done", "worse", "failed", "cancelled", "lost"]
+UNFINISHED: tuple[State, ...] = ("queued", "running")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a job's run, as its worker saw it at `at`; `waiting` says why it cannot start."""
+
+    experiment: str = ""
+    finished: int | None = None
+    total: int | None = None
+    seconds_left: float | None = None
+    waiting: str = ""
+    at: float = 0.0  # seconds since the epoch
+
+    def left_at(self, now: float) -> float | None:
+        """Return the seconds left from `now` on, or None if they are unknown."""
+        return None if self.seconds_left is None else max(self.seconds_left - (now - self.at), 0.0)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of a run: the exit code of `perfrunner run`, and its last message on a failure (`message`)."""
+
+    code: int
+    experiment: str = ""
+    message: str = ""
+
+    @property
+    def state(self) -> State:
+        """The state of a job that ended so."""
+        states: dict[int, State] = {EXIT_OK: "done", EXIT_VERDICT: "worse"}
+        return states.get(self.code, "failed")
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """A job in the queue; `worker` has it, or had it last."""
+
+    job: Job
+    state: State
+    worker: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    progress: Progress = field(default_factory=Progress)
+    ending: Ending | None = None
+
+
+def find(jobs: Sequence[JobStatus], reference: str) -> JobStatus:
+    """Return the job with an id or a unique start of one. Raises UsageError."""
+    matching = [s for s in jobs if s.job.id == reference] or [
+        s for s in jobs if reference and s.job.id.startswith(reference)
+    ]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        ids = ", ".join(status.job.id for status in matching)
+        raise UsageError(
+            f"{reference!r} is the start of several jobs: {ids}", "give a longer start"
+        )
+    from perfrunner.spec.suggest import did_you_mean
+
+    near = did_you_mean(reference, [status.job.id for status in jobs])
+    raise UsageError(
+        f"there is no job {reference!r}{near}", "list the jobs with: perfrunner fleet status --all"
+    )
+
+
+def progress_of(document: Mapping[str, Any] | None) -> Progress:
+    """Read a progress from its document; fields that this version does not know are ignored."""
+    known = Progress.__dataclass_fields__
+    return Progress(**{k: v for k, v in (document or {}).items() if k in known})
+
+
+def ending_of(document: Mapping[str, Any] | None) -> Ending | None:
+    """Return the ending that `dataclasses.asdict` wrote, without the fields of a newer perfrunner.
+
+    An older one has its message under `said`.
+    """
+    if document is None:
+        return None
+    known = Ending.__dataclass_fields__
+    named = {"message" if k == "said" else k: v for k, v in document.items()}
+    return Ending(**{k: v for k, v in named.items() if k in known})
+
+
+def unfinished_twin(job: Job, jobs: Sequence[JobStatus]) -> Job | None:
+    """Return the unfinished job of another night for the same spec and group, if any: nights do not pile up."""
+    return next(
+        (
+            status.job
+            for status in jobs
+            if status.state in UNFINISHED and job.night and status.job.night
+            if status.job.id != job.id
+            if (status.job.name, status.job.group) == (job.name, job.group)
+        ),
+        None,
+    )
+
+
+# A younger job is kept: the id of a nightly job prevents cron from queueing that night again, and a
+# worker may still be stopping the run of a cancelled job.
+YOUNG = timedelta(days=2)
+
+
+def forgettable(jobs: Sequence[JobStatus], keep: int, now: datetime) -> list[JobStatus]:
+    """Return the ended jobs except the `keep` newest of each group, oldest first.
+
+    Jobs that ended within `YOUNG` before `now` (timezone-aware) are kept. `jobs` are in the order of
+    submission, as `DbosQueue.jobs` returns them.
+    """
+    ended_jobs: Counter[str] = Counter()
+    chosen = []
+    for status in reversed(jobs):
+        if status.state in UNFINISHED:
+            continue
+        ended_jobs[status.job.group] += 1
+        ended = status.ended_at or status.created_at
+        if ended_jobs[status.job.group] > keep and now - ended > YOUNG:
+            chosen.append(status)
+    return chosen[::-1]

@@ -23,7 +23,8 @@ from sqlalchemy.exc import OperationalError
 
 from perfrunner.errors import EXIT_INTERRUPTED, EXIT_OK, StoreError
 from perfrunner.fleet.child import JobRun, require_tied
-from perfrunner.fleet.dbos_queue import (
+from perfrunner.fleet.job import UNFINISHED, Ending, Job, Progress, job_of, with_store_of
+from perfrunner.fleet.queue import (
     APPLICATION,
     ONE_AT_A_TIME,
     SERIALIZER,
@@ -32,8 +33,6 @@ from perfrunner.fleet.dbos_queue import (
     DbosQueue,
     queue_name,
 )
-from perfrunner.fleet.job import Job, job_of, with_store_of
-from perfrunner.fleet.queue import UNFINISHED, Ending, Progress
 from perfrunner.fleet.workers import Workers
 
 STEP_S = 0.2

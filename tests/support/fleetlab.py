@@ -19,9 +19,9 @@ from click.testing import CliRunner, Result
 from perfrunner.cli import main
 from perfrunner.errors import StoreError
 from perfrunner.experiment.outdir import read_journal
-from perfrunner.fleet.dbos_queue import DbosQueue
 from perfrunner.fleet.file import Fleet, load_fleet
-from perfrunner.fleet.queue import JobStatus
+from perfrunner.fleet.job import JobStatus
+from perfrunner.fleet.queue import DbosQueue
 from perfrunner.results import ExperimentData, open_store
 from tests.support.fakes import ROOT, processes_of, spec_text, variant
 from tests.support.fleet import PERFRUNNER

@@ -62,7 +62,7 @@ def test_every_module_can_be_imported(tmp_path: Path, hidden: str) -> None:
     spared = (
         (
             "perfrunner.hosts.connection", "perfrunner.hosts.identities",
-            "perfrunner.fleet.dbos_queue", "perfrunner.fleet.worker",
+            "perfrunner.fleet.queue", "perfrunner.fleet.worker",
         )
         if hidden is MISSING
         else ()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from perfrunner.fleet.queue import JobStatus
+from perfrunner.fleet.job import JobStatus
 from tests.integration.postgres import Postgres
 from tests.support.fakes import variant
 from tests.support.fleetlab import PATIENCE_S, FleetLab

@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from perfrunner.errors import StoreError
 from perfrunner.fleet import workers
-from perfrunner.fleet.dbos_queue import DbosQueue
+from perfrunner.fleet.queue import DbosQueue
 from perfrunner.fleet.workers import Workers
 from tests.integration.fleet.test_fleet import SLOW, assert_one_after_the_other
 from tests.integration.postgres import PASSWORD, Postgres, raised_postgres

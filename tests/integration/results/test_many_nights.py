@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.fleet.dbos_queue import DbosQueue
+from perfrunner.fleet.queue import DbosQueue
 from perfrunner.results import ResultStore
 from tests.integration.postgres import raised_postgres
 from tests.support.costs import cost_ratio, python

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from perfrunner.cli import fleet as fleet_command
-from perfrunner.fleet.dbos_queue import DbosQueue
-from perfrunner.fleet.job import Job
-from perfrunner.fleet.queue import Progress
+from perfrunner.fleet.job import Job, Progress
+from perfrunner.fleet.queue import DbosQueue
 from perfrunner.fleet.workers import Workers
 from tests.unit.cli.conftest import Cli
 

@@ -15,8 +15,7 @@ import pytest
 from perfrunner.experiment.outdir import PROGRESS, Journal
 from perfrunner.fleet import child
 from perfrunner.fleet.child import JobRun
-from perfrunner.fleet.job import Job
-from perfrunner.fleet.queue import Ending, Progress
+from perfrunner.fleet.job import Ending, Job, Progress
 from perfrunner.results import ExperimentRecord, ExperimentState, ResultStore
 from perfrunner.results.database import ServerAwayError
 

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from perfrunner.errors import StoreError, UsageError
-from perfrunner.fleet.dbos_queue import DbosQueue
-from perfrunner.fleet.job import Job
-from perfrunner.fleet.queue import Ending, Progress, find
+from perfrunner.fleet.job import Ending, Job, Progress, find
+from perfrunner.fleet.queue import DbosQueue
 
 
 def job(name: str = "one", **changes: object) -> Job:
@@ -97,12 +96,12 @@ def test_a_worker_without_jobs_gives_none_back(queue: DbosQueue) -> None:
 def test_a_job_is_found_by_the_start_of_its_id(queue: DbosQueue) -> None:
     for name in ("s-a-1", "s-a-12", "s-b-1"):
         queue.submit(job(name))
-    assert find(queue, "s-b").job.id == "s-b-1"
-    assert find(queue, "s-a-1").job.id == "s-a-1", "a whole id is no start"
+    assert find(queue.jobs(), "s-b").job.id == "s-b-1"
+    assert find(queue.jobs(), "s-a-1").job.id == "s-a-1", "a whole id is no start"
     with pytest.raises(UsageError, match="start of several jobs: s-a-1, s-a-12"):
-        find(queue, "s-a")
+        find(queue.jobs(), "s-a")
     with pytest.raises(UsageError, match=r"no job 's-c-1' \(did you mean s-"):
-        find(queue, "s-c-1")
+        find(queue.jobs(), "s-c-1")
 
 
 def test_time_left_runs_on_between_two_news() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from perfrunner.fleet.job import Job
-from perfrunner.fleet.queue import JobStatus, State, forgettable
+from perfrunner.fleet.job import Job, JobStatus, State, forgettable
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=timezone.utc)
 
