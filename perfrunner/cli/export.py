@@ -72,8 +72,7 @@ def command(  # noqa: PLR0913
 ) -> None:
     """Export the measured values of EXPERIMENT: an id, the start of one, or a spec name (default: the latest)."""
     from perfrunner.cli.report import load
-    from perfrunner.export import TABLES, csv_text, rows, write_tables
-    from perfrunner.export.tables import raw_of
+    from perfrunner.export import TABLES, csv_text, raw_of, rows, write_tables
 
     if all_runs and fmt != "openmetrics":
         raise UsageError("--all-runs needs --format openmetrics")
@@ -110,7 +109,7 @@ def _print_openmetrics(
     experiment: str | None, out_dir: Path, *, hide: bool, all_runs: bool
 ) -> None:
     from perfrunner.cli.report import load
-    from perfrunner.export.openmetrics import openmetrics_text
+    from perfrunner.export import openmetrics_text
 
     with options.open_results(out_dir) as store:
         chosen = store.resolve(experiment)

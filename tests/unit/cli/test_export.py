@@ -13,8 +13,7 @@ from click.testing import CliRunner
 
 import perfrunner.results
 from perfrunner.cli import main
-from perfrunner.export import TABLES
-from perfrunner.export.tables import SCHEMA
+from perfrunner.export import SCHEMA, TABLES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import synthetic
