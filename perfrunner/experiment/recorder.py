@@ -20,7 +20,7 @@ from perfrunner.experiment.schedule import Schedule, Unit
 from perfrunner.experiment.session import GRANTED, RunContext
 from perfrunner.experiment.trial.placement import Deployed, TrialResult
 from perfrunner.results import TrialRecord
-from perfrunner.results.contents import sync_files
+from perfrunner.results.files import sync_files
 from perfrunner.spec.metrics import metric_type
 from perfrunner.spec.model import Spec
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfrunner.errors import StoreError
-from perfrunner.results.contents import sync_path
+from perfrunner.results.files import sync_path
 from perfrunner.text import readable
 
 if TYPE_CHECKING:

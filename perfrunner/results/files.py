@@ -1,17 +1,149 @@
-"""Find the raw files of a trial or a profile on this machine, and verify them against the recorded digests."""
+"""Keep raw files: by content in a directory that several groups share, and find and verify those of a trial.
+
+In the shared directory each content is once, named by its SHA-256. A file appears under its name complete or not at
+all, even if others write the same content at that moment. It is on disk when `keep` returns, before rows that refer to
+it are stored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from perfrunner.errors import TrialError
-from perfrunner.results.contents import digest
+from perfrunner.errors import StoreError, TrialError
 
 if TYPE_CHECKING:
     from perfrunner.results.records import ExperimentData
+
+
+CHUNK = 1 << 20
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Content:
+    """The name, digest and size of a stored file."""
+
+    name: str
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A directory of contents. It may be on a network file system, and is created when the first file is stored."""
+
+    directory: Path
+
+    def path(self, sha256: str) -> Path:
+        """Return the path of a content, whether or not it exists.
+
+        There is a directory for each first two digits, because a million files are too many for one
+        directory. Raises StoreError if `sha256`, which others may have written to a shared store, is not a
+        digest.
+        """
+        if not _SHA256.fullmatch(sha256):
+            raise StoreError(
+                f"{sha256!r} is not a SHA-256: the store's table raw_files was changed by another program"
+            )
+        return self.directory / sha256[:2] / sha256
+
+    def has(self, content: Content) -> bool:
+        """Return whether a file of the right size exists; `keep` also compares its content."""
+        place = self.path(content.sha256)
+        return place.is_file() and place.stat().st_size == content.bytes
+
+    def keep(self, directory: Path) -> Sequence[Content]:
+        """Store each file of a trial's directory. Raises StoreError if a file cannot be written."""
+        try:
+            return [self._keep(path) for path in sorted(directory.iterdir()) if path.is_file()]
+        except OSError as error:
+            raise StoreError(
+                f"cannot store raw files in {self.directory}: {error.strerror or error}"
+            ) from error
+
+    def remove(self, digests: Iterable[str]) -> None:
+        """Remove contents to which nothing refers. Raises StoreError if one cannot be removed."""
+        for sha256 in digests:
+            try:
+                self.path(sha256).unlink(missing_ok=True)
+            except OSError as error:
+                raise StoreError(f"cannot remove {self.path(sha256)}: {error.strerror}") from error
+
+    def _keep(self, path: Path) -> Content:
+        content = _describe(path)
+        if self.has(content) and digest(self.path(content.sha256)) == content.sha256:
+            return content
+        place = self.path(content.sha256)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, fresh = tempfile.mkstemp(prefix=".", dir=place.parent)
+        try:
+            with path.open("rb") as source, os.fdopen(handle, "wb") as target:
+                shutil.copyfileobj(source, target, CHUNK)
+                os.fchmod(target.fileno(), 0o644)
+                target.flush()
+                os.fsync(target.fileno())
+            os.replace(fresh, place)  # noqa: PTH105 - a path of mkstemp
+            for directory in (place.parent, self.directory):
+                sync_path(directory)
+        except BaseException:
+            Path(fresh).unlink(missing_ok=True)
+            raise
+        return content
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal. Raises OSError if the file cannot be read."""
+    sha256 = hashlib.sha256()
+    with path.open("rb") as source:
+        while chunk := source.read(CHUNK):
+            sha256.update(chunk)
+    return sha256.hexdigest()
+
+
+def describe(directory: Path) -> Sequence[Content]:
+    """Return the files of a trial's directory; none without a directory. Raises StoreError if one cannot be read."""
+    if not directory.is_dir():
+        return []
+    try:
+        return [_describe(path) for path in sorted(directory.iterdir()) if path.is_file()]
+    except OSError as error:
+        raise StoreError(f"cannot read {directory}: {error.strerror or error}") from error
+
+
+def _describe(path: Path) -> Content:
+    return Content(path.name, digest(path), path.stat().st_size)
+
+
+def sync_path(path: Path) -> None:
+    """Wait until a file's content, or a directory's entries, would survive a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_files(directory: Path) -> None:
+    """Sync the files of a trial, its directory, and the entry of that directory. Raises StoreError on failure.
+
+    A trial that failed before it had any file has no directory.
+    """
+    if not directory.is_dir():
+        return
+    try:
+        for path in (*sorted(directory.iterdir()), directory, directory.parent):
+            if path.is_file() or path.is_dir():
+                sync_path(path)
+    except OSError as error:
+        raise StoreError(f"cannot sync {directory}: {error.strerror or error}") from error
 
 
 @dataclass(frozen=True)

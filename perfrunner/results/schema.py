@@ -128,7 +128,7 @@ trials = Table(
 )
 
 raw_files = (
-    Table(  # digests of the files of trials and profiles (results/contents.py stores the contents)
+    Table(  # digests of the files of trials and profiles (results/files.py stores the contents)
         "raw_files",
         metadata,
         Column("row", Integer, primary_key=True),

@@ -19,7 +19,6 @@ from typing_extensions import Self
 
 from perfrunner.domain import TrialStatus
 from perfrunner.errors import StoreError, UsageError
-from perfrunner.results.contents import Content, Contents, describe
 from perfrunner.results.database import (
     STORE_FILE,
     AlreadyStoredError,
@@ -30,8 +29,7 @@ from perfrunner.results.database import (
     prepare,
     transaction,
 )
-from perfrunner.results.files import Verified, is_inside, verify_files
-from perfrunner.results.flat import frame
+from perfrunner.results.files import Content, Contents, Verified, describe, is_inside, verify_files
 from perfrunner.results.records import (
     BuildRecord,
     ExperimentData,
@@ -39,8 +37,9 @@ from perfrunner.results.records import (
     ExperimentState,
     ExperimentSummary,
     TrialRecord,
+    find_experiment,
+    frame,
 )
-from perfrunner.results.references import find_experiment
 from perfrunner.results.schema import builds, experiments, raw_files, trials
 from perfrunner.text import all_readable
 
@@ -306,7 +305,7 @@ class ResultStore:
         return named[-1] if named else None
 
     def resolve(self, reference: str | None) -> ExperimentRecord:
-        """Return the experiment that a user's reference names (results/references.py).
+        """Return the experiment that a user's reference names (results/records.py).
 
         Raises UsageError if none or several match.
         """

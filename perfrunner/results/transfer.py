@@ -28,8 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perfrunner import __version__
 from perfrunner.errors import StoreError, TrialError, UsageError
-from perfrunner.results.contents import CHUNK, digest, sync_path
-from perfrunner.results.files import raw_files
+from perfrunner.results.files import CHUNK, digest, raw_files, sync_path
 from perfrunner.results.profiles import variant_profiles
 from perfrunner.results.records import (
     IMPORTED,

@@ -11,8 +11,8 @@ import pytest
 
 from perfrunner.errors import StoreError
 from perfrunner.results import BuildRecord, ResultStore, database
-from perfrunner.results.contents import Content, Contents
 from perfrunner.results.database import AGAIN_S
+from perfrunner.results.files import Content, Contents
 from tests.integration.postgres import PASSWORD, Postgres, raised_postgres
 from tests.unit.results.test_store import (
     VERSION_1_PLACE,
