@@ -1,20 +1,29 @@
-"""Parse and type the JSON report of a load process: `pillowfight`, `append`, `consistency_checker` or `sdk`.
+"""Parse, merge and check the JSON report of a load process: `pillowfight`, `append`, `consistency_checker` or `sdk`.
 
-Only schema version 1 is accepted: another version is an error, never a guess. `merge_reports` joins the
-processes of several client hosts into one report: operations and histograms are added, series are added
-second by second.
+Only schema version 1 is accepted: another version is an error, never a guess. `merge_reports` joins the processes of
+several client hosts into one report: operations and histograms are added, series are added second by second.
+
+Latency histograms are log-linear with a fixed layout, so buckets of two processes with the same upper value are the
+same bucket. Merging adds counts, and a percentile of the merged counts is exact to the bucket's width (three
+significant digits). Percentiles are never averaged. Values are in nanoseconds.
+
+The clients' count of operations is checked against the server's (`cross_check`). Both count the same requests, so they
+may differ only by the requests in flight when the clock stopped. A larger difference means that one of them is wrong,
+and then no rate of this trial can be trusted.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.histogram import Histogram, merge
 
 SCHEMA = 1
 _T = TypeVar("_T")
@@ -156,7 +165,7 @@ def _merge_phases(phases: Sequence[Phase | None]) -> Phase | None:
         seconds=max(p.seconds for p in present),
         series=_merge_series([p.series for p in present]),
         latency={
-            kind: merge(p.latency[kind] for p in present if kind in p.latency)
+            kind: merge_histograms(p.latency[kind] for p in present if kind in p.latency)
             for kind in sorted(kinds)
         },
     )
@@ -242,3 +251,105 @@ class _Reader:
             seconds.append(Second(t, self.number(point, "ops", int), t - before))
             before = t
         return tuple(seconds)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts by upper bucket value, ascending. `total_ns` is the exact sum (mean times count)."""
+
+    buckets: tuple[tuple[int, int], ...]
+    total_ns: float
+    max_ns: int
+
+    @cached_property
+    def _running(self) -> tuple[int, ...]:
+        """Cumulative counts of the buckets."""
+        return tuple(accumulate(n for _, n in self.buckets))
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        return self._running[-1] if self._running else 0
+
+    @property
+    def mean_ns(self) -> float | None:
+        """The mean; None for an empty histogram."""
+        return self.total_ns / self.count if self.count else None
+
+    def percentile_ns(self, percent: float) -> int | None:
+        """Return the upper value of the bucket that holds the percentile; None for an empty histogram."""
+        if not 0 < percent <= 100:
+            raise ValueError(f"a percentile is in (0, 100], got {percent}")
+        count = self.count
+        if not count:
+            return None
+        # Rounded up: the smallest value that covers `percent` of the counts.
+        rank = max(1, -(-count * percent // 100))
+        upper = self.buckets[bisect_left(self._running, rank)][0]
+        return min(upper, self.max_ns) if self.max_ns else upper
+
+    @staticmethod
+    def parse(document: Mapping[str, Any], where: str) -> Histogram:
+        """Parse a histogram of a report. Raises TrialError, which names `where`."""
+        try:
+            buckets = tuple(sorted([(int(upper), int(n)) for upper, n in document["buckets"]]))
+            count = int(document["count"])
+            mean, highest = float(document["mean"]), int(document["max"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise TrialError(f"{where}: not a histogram ({error!r})") from None
+        counted = sum([n for _, n in buckets])
+        if counted != count:
+            raise TrialError(f"{where}: the buckets hold {counted} values, but `count` is {count}")
+        return Histogram(buckets, mean * count, highest)
+
+
+EMPTY = Histogram((), 0.0, 0)
+
+
+def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
+    """Return one histogram of all values; the order of the arguments does not matter."""
+    counts: Counter[int] = Counter()
+    total, highest = 0.0, 0
+    for histogram in histograms:
+        for upper, n in histogram.buckets:
+            counts[upper] += n
+        total += histogram.total_ns
+        highest = max(highest, histogram.max_ns)
+    return Histogram(tuple(sorted(counts.items())), total, highest)
+
+
+ALLOWED_SHARE = 0.001  # of the operations; at least the requests in flight are allowed
+
+
+@dataclass(frozen=True)
+class CrossCheck:
+    """The operations of the driven phases, counted on both sides."""
+
+    client: int
+    server: int
+    allowed: int
+
+    @property
+    def agrees(self) -> bool:
+        """True if the counts differ by no more than is allowed."""
+        return abs(self.client - self.server) <= self.allowed
+
+    def __str__(self) -> str:
+        return (
+            f"the generator counted {self.client} operations, the server {self.server} "
+            f"(allowed difference: {self.allowed})"
+        )
+
+
+def cross_check(
+    client_ops: int, before: Mapping[str, float], after: Mapping[str, float], in_flight: int
+) -> CrossCheck | None:
+    """Compare the counts; None if the server has no such counters.
+
+    `before` and `after` are the default STAT group.
+    """
+    keys = ("cmd_get", "cmd_set")
+    if any(key not in group for key in keys for group in (before, after)):
+        return None
+    server = sum(after[key] - before[key] for key in keys)
+    return CrossCheck(client_ops, round(server), max(round(client_ops * ALLOWED_SHARE), in_flight))

@@ -1,7 +1,12 @@
-"""Parse the report of a group: for each variant its own report, and its slices round by round.
+"""Compute one rate per trial: from the slices of an interleaved load, or from the seconds of a load that ran alone.
 
-Schema version 1 (engine_src/load/README.md, "Groups"). Rounds are complete: the n-th slice of every variant
-belongs to the n-th round. Times are in nanoseconds; `start_ns` counts from the first measured round.
+`levels` is a robust estimate over rounds, paired within them. `steady_window` selects the steady seconds of a phase:
+the ramp is fixed in the spec and equal for all variants, because a detector of steadiness would depend on the compared
+metric. A partial last second never counts.
+
+The report of a group has each variant's own report and its slices. Schema version 1 (engine_src/load/README.md,
+"Groups"). Rounds are complete: the n-th slice of every variant belongs to the n-th round. Times are in nanoseconds;
+`start_ns` counts from the first measured round.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.client import SCHEMA, ClientReport, report_of
+from perfrunner.measure.client import SCHEMA, ClientReport, Second, report_of
 
 # Share of rounds cut off at each end, so that little more than the median remains. A persistent engine's slices have
 # two levels, with and without the flusher on the CPU: a mean of the middle 60 % depends on their shares, a median not.
@@ -268,3 +273,53 @@ def _variant(document: Mapping[str, Any], where: str) -> VariantTurns:
         warmup_errors=errors,
         idle_cpu_ns=None if idle_cpu is None else int(idle_cpu),
     )
+
+
+WHOLE = 0.9  # an interval shorter than this is a partial second
+EARLY = 0.05  # seconds of timer jitter allowed at the end of the ramp
+SLOPE_LIMIT = 0.10  # share of the mean; a larger drift over the window adds a note to the trial
+# Facts of a trial, from which the analysis judges whether it was long enough:
+LOAD_FACT = "load_s"  # seconds of load on the variant that counted
+PARTS_FACT = "load_parts_s"  # of its parts that have separate rates: {"before": s, ...}
+OPS_FACT = "latency_ops"  # operations that were timed, by kind: {"get": n, "set": n}
+BUSY_FACT = "client_busy"  # utilisation of the busiest load thread; 1: saturated
+SLOPE_POINTS = 5  # fewer points cannot show a drift
+
+
+@dataclass(frozen=True)
+class Window:
+    """Operations per second over the steady seconds. `slope` is the fitted change over the window / mean."""
+
+    seconds: int
+    mean: float
+    p90: float
+    slope: float | None
+
+    @property
+    def drifts(self) -> bool:
+        """True if the rate changes over the window by more than SLOPE_LIMIT."""
+        return self.slope is not None and abs(self.slope) > SLOPE_LIMIT
+
+
+def steady_window(series: Sequence[Second], ramp_s: float) -> Window:
+    """Return the window of a series. Raises TrialError if no whole second is left after the ramp."""
+    steady = [s for s in series if s.t - s.width >= ramp_s - EARLY and s.width >= WHOLE]
+    if not steady:
+        raise TrialError(
+            f"no whole second of {len(series)} is left after a ramp of {ramp_s:g} s",
+            hint="set the workload's duration to some seconds more than its ramp",
+        )
+    rates = np.array([s.ops / s.width for s in steady])
+    return Window(
+        seconds=len(steady),
+        mean=float(rates.mean()),
+        p90=float(np.percentile(rates, 90)),
+        slope=_slope(np.array([s.t for s in steady]), rates),
+    )
+
+
+def _slope(times: np.ndarray, rates: np.ndarray) -> float | None:
+    if len(rates) < SLOPE_POINTS or not rates.mean():
+        return None
+    per_second = float(np.polyfit(times, rates, 1)[0])
+    return per_second * float(times[-1] - times[0]) / float(rates.mean())

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.client import Phase, Second, merge_reports, parse_report
-from perfrunner.measure.histogram import Histogram
-from perfrunner.measure.samples import Sample, parse_samples
+from perfrunner.measure.client import Histogram, Phase, Second, merge_reports, parse_report
+from perfrunner.measure.memory import Sample, parse_samples
 from perfrunner.measure.turns import Slices, read_slices
 from perfrunner.results.files import raw_files
 

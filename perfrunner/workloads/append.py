@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.client import Phase
-from perfrunner.measure.counters import cross_check
+from perfrunner.measure.client import Phase, cross_check
 from perfrunner.measure.memory import memory_metrics
-from perfrunner.measure.window import steady_window
+from perfrunner.measure.turns import steady_window
 from perfrunner.spec.workloads import AppendSpec
 from perfrunner.workloads.bench import Group, Measured, ServerBench, Share
-from perfrunner.workloads.interleaved import Driven, driven_interleaved
 from perfrunner.workloads.metrics import (
+    Driven,
     counted_by_server,
     cpu_metrics,
     driven,
+    driven_interleaved,
     latency_metrics,
     load_facts,
     read,

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from perfrunner.measure.client import ClientReport
-from perfrunner.measure.conducted import Conducted
-from perfrunner.measure.counters import CrossCheck
+from perfrunner.measure.client import ClientReport, CrossCheck
 from perfrunner.measure.instructions import CountedLoad, Instructions
-from perfrunner.measure.samples import Sample
+from perfrunner.measure.memory import Sample
+from perfrunner.measure.microbench import Conducted
 from perfrunner.measure.turns import Turns
 
 

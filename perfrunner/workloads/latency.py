@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.conducted import Conducted
+from perfrunner.measure.microbench import Conducted
 from perfrunner.spec.workloads import LatencySpec
 from perfrunner.spec.workloads.latency import ITEMS_PER_S
 from perfrunner.workloads.bench import Measured, Slicing, ToolBench, ToolGroup

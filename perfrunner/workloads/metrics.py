@@ -1,17 +1,29 @@
-"""Compute the metrics that all server workloads share, from reports, samples and counters.
+"""Compute the metrics that all server workloads share, from reports, slices, samples and counters.
 
-A figure that a tool or an allocator does not report yields no metric; values are never filled in.
+Throughput of interleaved variants is a robust estimate over rounds, in which a delayed slice counts as one of many. The
+total over all slices is reported as well: if the two disagree, the difference lies in rare slices. A figure that a tool
+or an allocator does not report yields no metric; values are never filled in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import ClientReport, Phase
-from perfrunner.measure.samples import Sample
-from perfrunner.measure.window import BUSY_FACT, LOAD_FACT, OPS_FACT, Window
+from perfrunner.measure.memory import Sample
+from perfrunner.measure.turns import (
+    BUSY_FACT,
+    LOAD_FACT,
+    OPS_FACT,
+    WAITS_FACT,
+    Turns,
+    VariantTurns,
+    Window,
+)
 from perfrunner.workloads.bench import Measured, ServerBench
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9}
@@ -107,3 +119,113 @@ def window_facts(window: Window) -> Mapping[str, object]:
     if window.drifts:
         facts["note"] = f"the rate drifts by {window.slope:+.0%} over the steady window"
     return facts
+
+
+@dataclass(frozen=True)
+class Driven:
+    """The load on one variant. `ops` is the number of operations that its server answered, including the warm-up."""
+
+    report: ClientReport
+    ops: int
+    metrics: Mapping[str, float]
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+def driven_interleaved(turns: Turns, baseline: int) -> list[Driven]:
+    """Return the load on each variant, in the order of the variants."""
+    facts = {
+        "slice": turns.slice,
+        "rounds": turns.rounds,
+        "warmup_rounds": turns.warmup_rounds,
+        "round_seed": turns.round_seed,
+    }
+    return [
+        Driven(
+            report=_with_warmup(variant),
+            ops=variant.warmup_ops + driven(variant.report).ops,
+            metrics={"ops_per_s": level, **slice_metrics(variant), **cpu_parts(variant, turns)},
+            facts={
+                **facts,
+                **load_facts(driven(variant.report), float(variant.slices.wall_ns.sum()) * 1e-9),
+                **waits(variant),
+            },
+        )
+        for variant, level in zip(turns.variants, turns.levels(baseline), strict=True)
+    ]
+
+
+def slice_metrics(variant: VariantTurns) -> dict[str, float]:
+    """Return totals over all slices, the distribution of slices, and CPU times per operation."""
+    slices = variant.slices
+    ops = float(slices.ops.sum())
+    metrics = {
+        "ops_per_s_total": ops / (float(slices.wall_ns.sum()) * 1e-9),
+        "ops_per_s_p90": float(np.percentile(slices.rates, 90)),
+        "slow_slices": 100.0 * slices.slow_share,
+        "client_cpu_us_per_op": float(slices.client_cpu_ns.sum()) / 1000.0 / ops,
+    }
+    if slices.cpu_ns is not None:
+        metrics["server_cpu_us_per_op"] = float(slices.cpu_ns.sum()) / 1000.0 / ops
+    return metrics
+
+
+def cpu_parts(variant: VariantTurns, turns: Turns) -> dict[str, float]:
+    """Return the parts of the time per operation, and the CPU that the server used outside its slices.
+
+    The first four parts add up to the time of a load thread per operation. A server that is alone does the work that
+    its load caused, wherever it was done, but its time-driven work only while it is loaded. That work is what the
+    server did per second without load; without such a reading all work counts as caused by the load. Empty without CPU
+    clocks of all servers.
+    """
+    slices = variant.slices
+    if slices.cpu_ns is None or slices.own_cpu_ns is None or slices.foreign_cpu_ns is None:
+        return {}
+    us_per_op = 1e-3 / float(slices.ops.sum())
+    wall, own, foreign, client = (
+        float(array.sum())
+        for array in (
+            slices.wall_ns,
+            slices.own_cpu_ns,
+            slices.foreign_cpu_ns,
+            slices.client_cpu_ns,
+        )
+    )
+    threads = variant.report.client.threads
+    background = float(slices.cpu_ns.sum()) - own
+    outside = turns.seconds * 1e9 - wall
+    idle_rate = 0.0
+    if turns.idle_s > 0 and variant.idle_cpu_ns is not None:
+        idle_rate = variant.idle_cpu_ns / (turns.idle_s * 1e9)
+    caused = max(0.0, background - idle_rate * max(0.0, outside))
+    metrics = {
+        "own_cpu_us_per_op": own * us_per_op,
+        "foreign_cpu_us_per_op": foreign * us_per_op,
+        "waiting_us_per_op": (threads * wall - own - foreign - client) * us_per_op,
+        "background_cpu_us_per_op": caused * us_per_op,
+        "total_cpu_us_per_op": (own + caused) * us_per_op,
+        "idle_cpu_ms_per_s": 1e3 * idle_rate,
+    }
+    if len(turns.variants) > 1 and outside > 0:
+        metrics["background_cpu_ms_per_s"] = 1e3 * background / outside
+    return metrics
+
+
+def waits(variant: VariantTurns) -> dict[str, object]:
+    """Return the share of slices in which the load waited for a CPU, as a fact."""
+    share = variant.slices.waits_share
+    return {} if share is None else {WAITS_FACT: round(share, 4)}
+
+
+def _with_warmup(variant: VariantTurns) -> ClientReport:
+    """Return the report with the warm-up as its first phase, so that misses and errors in the warm-up count."""
+    if variant.report.prepare is not None or not variant.warmup_ops:
+        return variant.report
+    warmup = Phase(
+        ops=variant.warmup_ops,
+        gets=0,
+        sets=0,
+        misses=variant.warmup_misses,
+        errors=variant.warmup_errors,
+        seconds=0.0,
+    )
+    return replace(variant.report, prepare=warmup)

@@ -12,20 +12,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from perfrunner.measure.counters import cross_check
+from perfrunner.measure.client import cross_check
 from perfrunner.measure.instructions import CountedLoad
-from perfrunner.measure.memory import memory_metrics
-from perfrunner.measure.samples import Sample
-from perfrunner.measure.window import steady_window
+from perfrunner.measure.memory import Sample, memory_metrics
+from perfrunner.measure.turns import steady_window
 from perfrunner.spec.workloads import PillowfightSpec, StepSpec
 from perfrunner.spec.workloads.base import LEAST_KEY
 from perfrunner.spec.workloads.pillowfight import ChurnSpec
 from perfrunner.workloads.bench import Group, GroupArguments, Measured, ServerBench, Share
-from perfrunner.workloads.interleaved import Driven, driven_interleaved
 from perfrunner.workloads.metrics import (
+    Driven,
     counted_by_server,
     cpu_metrics,
     driven,
+    driven_interleaved,
     latency_metrics,
     load_facts,
     read,

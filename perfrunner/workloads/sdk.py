@@ -9,14 +9,13 @@ from functools import cache
 
 from perfrunner.children import python_archive
 from perfrunner.errors import TrialError
-from perfrunner.measure.client import SCHEMA, merge_reports, parse_report
-from perfrunner.measure.counters import cross_check
+from perfrunner.measure.client import SCHEMA, cross_check, merge_reports, parse_report
 from perfrunner.measure.memory import memory_metrics
-from perfrunner.measure.window import steady_window
+from perfrunner.measure.turns import steady_window
 from perfrunner.spec.workloads import SdkSpec
 from perfrunner.workloads.bench import ClientProgram, Group, Measured, ServerBench, Share
-from perfrunner.workloads.interleaved import Driven
 from perfrunner.workloads.metrics import (
+    Driven,
     cpu_metrics,
     driven,
     latency_metrics,

@@ -32,7 +32,7 @@ from perfrunner.measure.instructions import (
     Instructions,
     count_instructions,
 )
-from perfrunner.measure.samples import Sample
+from perfrunner.measure.memory import Sample
 from perfrunner.workloads.bench import Arguments, Around, ClientProgram, Sampling, Share, Step
 
 SLICE_S = 1.0

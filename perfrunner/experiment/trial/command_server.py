@@ -26,7 +26,7 @@ from perfrunner.experiment.trial.server import (
 from perfrunner.hosts.process import ExitStatus
 from perfrunner.hosts.transport import Completed, Transport
 from perfrunner.hosts.vbucket_map import bracketed
-from perfrunner.measure.samples import numbers
+from perfrunner.measure.memory import numbers
 from perfrunner.servers.adapter import Adapter
 from perfrunner.servers.preload import check_maps
 from perfrunner.servers.registry import adapter_for

@@ -16,7 +16,7 @@ from perfrunner.experiment.trial.reproduce import VariantRecorder
 from perfrunner.experiment.trial.server import ServerProcess, ServerSetup, count_oom_kills
 from perfrunner.hosts.transport import Completed, Transport
 from perfrunner.hosts.vbucket_map import bracketed
-from perfrunner.measure.samples import numbers
+from perfrunner.measure.memory import numbers
 
 READY_POLL_S = 0.05
 

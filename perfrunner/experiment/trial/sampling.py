@@ -10,7 +10,7 @@ from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.placement import pinned
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.hosts.process import ProcessHandle
-from perfrunner.measure.samples import Sample, add_nodes, parse_samples
+from perfrunner.measure.memory import Sample, add_nodes, parse_samples
 
 if TYPE_CHECKING:
     from perfrunner.experiment.trial.bench import Bench

@@ -17,7 +17,7 @@ from perfrunner.experiment.trial.profiling import Profiler, find_child
 from perfrunner.experiment.trial.reproduce import ScriptRecorder, VariantRecorder
 from perfrunner.hosts.process import ProcessHandle, whole_environment
 from perfrunner.hosts.transport import CommandTimeout, Transport
-from perfrunner.measure.conducted import Conducted, parse_conducted
+from perfrunner.measure.microbench import Conducted, parse_conducted
 from perfrunner.spec.cpus import ANY, AUTO, cpu_numbers
 from perfrunner.spec.variant import Variant
 from perfrunner.workloads.bench import Slicing

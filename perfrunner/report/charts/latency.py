@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from perfrunner.measure.histogram import Histogram, merge
+from perfrunner.measure.client import Histogram, merge_histograms
 from perfrunner.report.charts.style import legend_columns, legend_height, panels, variant_line
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def latencies(inside: Sequence[Inside], case: Case, variants: Sequence[str]) -> 
     for variant in variants:
         of_variant = [i.latency for i in inside if i.case == case and i.trial.variant == variant]
         for op in dict.fromkeys(op for latency in of_variant for op in latency):
-            merged = merge(latency[op] for latency in of_variant if op in latency)
+            merged = merge_histograms(latency[op] for latency in of_variant if op in latency)
             if merged.count:
                 curve = [(p, (merged.percentile_ns(p) or 0) / 1000) for p in PERCENTILES]
                 yield Latencies(variant, op, merged.count, curve, _histogram_bars(merged))

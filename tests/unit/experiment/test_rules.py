@@ -16,8 +16,7 @@ from perfrunner.experiment.preflight.describe import check_preconditions
 from perfrunner.experiment.recorder import EtaEstimator
 from perfrunner.experiment.trial.outcome import changed_facts, discarded_reasons, group_reasons
 from perfrunner.experiment.trial.placement import trial_name
-from perfrunner.measure.client import ClientCost, ClientReport, Phase
-from perfrunner.measure.counters import CrossCheck
+from perfrunner.measure.client import ClientCost, ClientReport, CrossCheck, Phase
 from perfrunner.results import ExperimentData, ExperimentRecord, TrialRecord
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured

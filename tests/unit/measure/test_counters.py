@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.measure.counters import cross_check
+from perfrunner.measure.client import cross_check
 
 ZERO = {"cmd_get": 0.0, "cmd_set": 0.0}
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.histogram import EMPTY, Histogram, merge
+from perfrunner.measure.client import EMPTY, Histogram, merge_histograms
 
 BUCKETS = st.dictionaries(st.integers(1, 10**9), st.integers(1, 1000), min_size=1, max_size=20)
 
@@ -29,7 +29,7 @@ def test_an_empty_histogram_has_no_percentile_and_no_mean() -> None:
 
 def test_merging_is_not_averaging() -> None:
     fast, slow = of({10: 99}), of({1000: 1})
-    merged = merge([fast, slow])
+    merged = merge_histograms([fast, slow])
     assert merged.percentile_ns(99) == 10  # the average of the two p99 would be 505
     assert merged.percentile_ns(99.9) == 1000
     assert merged.mean_ns == pytest.approx((99 * 10 + 1000) / 100)
@@ -41,7 +41,7 @@ def test_a_merge_is_the_histogram_of_all_values(parts: list[dict[int, int]]) -> 
     for part in parts:
         for value, n in part.items():
             together[value] = together.get(value, 0) + n
-    merged = merge(of(part) for part in parts)
+    merged = merge_histograms(of(part) for part in parts)
     assert merged.buckets == of(together).buckets
     assert merged.max_ns == max(together)
 

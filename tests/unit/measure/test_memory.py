@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.memory import fragmentation, memory_metrics
-from perfrunner.measure.samples import Sample
+from perfrunner.measure.memory import Sample, fragmentation, memory_metrics
 from perfrunner.spec.metrics import METRICS
 
 BASE = Sample(

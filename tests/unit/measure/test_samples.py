@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.samples import Sample, add_nodes, numbers, parse_samples
+from perfrunner.measure.memory import Sample, add_nodes, numbers, parse_samples
 
 
 def line(**changes: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.stepped import (
+from perfrunner.workloads.step import (
     CheckedConsistency,
     longest_gap,
     parse_checked_consistency,

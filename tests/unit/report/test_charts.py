@@ -15,7 +15,7 @@ import pytest
 from matplotlib.collections import LineCollection
 
 from perfrunner.analysis.cases import clean_blocks, counted_trials
-from perfrunner.measure.histogram import merge
+from perfrunner.measure.client import merge_histograms
 from perfrunner.report import build_report, write_charts
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.charts.comparison import forest_chart
@@ -220,7 +220,7 @@ def test_latencies_are_drawn_as_the_merged_histograms_say(report, data):
     case, variants = report.comparison.cases[0], report.comparison.variants
     inside = read_raw(report, data).inside
     gets = {
-        variant: merge(
+        variant: merge_histograms(
             i.latency["get"] for i in inside if (i.case, i.trial.variant) == (case, variant)
         )
         for variant in variants

@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from perfrunner.errors import TrialError, UsageError
-from perfrunner.measure.client import ClientCost, ClientReport, Phase, Second
-from perfrunner.measure.histogram import Histogram
-from perfrunner.measure.samples import Sample
+from perfrunner.measure.client import ClientCost, ClientReport, Histogram, Phase, Second
+from perfrunner.measure.memory import Sample
 from perfrunner.measure.turns import Slices, Turns, VariantTurns
 from perfrunner.spec.workloads import AppendSpec, PillowfightSpec
 from perfrunner.workloads import append, pillowfight
 from perfrunner.workloads.bench import Arguments, Share
-from perfrunner.workloads.interleaved import driven_interleaved
-from perfrunner.workloads.metrics import counted_by_server
+from perfrunner.workloads.metrics import counted_by_server, driven_interleaved
 from perfrunner.workloads.registry import check_runnable
 
 COST = ClientCost(cpu_s=0.5, wall_s=5.0, threads=2, busiest_thread_busy=0.5)

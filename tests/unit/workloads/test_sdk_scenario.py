@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.samples import Sample
+from perfrunner.measure.memory import Sample
 from perfrunner.spec.metrics import is_metric
 from perfrunner.spec.workloads import SdkSpec
 from perfrunner.workloads.bench import Arguments, ClientProgram, Share

@@ -10,7 +10,7 @@ import pytest
 
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.tool import stat_groups
-from perfrunner.measure.conducted import Conducted, parse_conducted
+from perfrunner.measure.microbench import Conducted, parse_conducted
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
 from perfrunner.workloads import latency, microbench
 from perfrunner.workloads.bench import Slicing
