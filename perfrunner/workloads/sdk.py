@@ -24,7 +24,7 @@ from perfrunner.workloads.metrics import (
     window_facts,
 )
 
-MODULES = ("copies", "documents", "errors", "load", "process", "traffic", "verify")
+MODULES = ("documents", "load", "process", "verify")
 _MAIN = """\
 import sys
 from perfrunner.workloads.sdk_client.process import main

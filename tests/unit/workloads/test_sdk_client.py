@@ -23,13 +23,11 @@ from couchbase.exceptions import (
 
 from perfrunner.measure.client import parse_report
 from perfrunner.workloads.sdk import sdk_program
-from perfrunner.workloads.sdk_client import errors
+from perfrunner.workloads.sdk_client import documents
 from perfrunner.workloads.sdk_client import verify as verifying
-from perfrunner.workloads.sdk_client.documents import Documents, Versions
-from perfrunner.workloads.sdk_client.errors import LoadError
-from perfrunner.workloads.sdk_client.load import Mix, access, populate
+from perfrunner.workloads.sdk_client.documents import Documents, LoadError, Versions
+from perfrunner.workloads.sdk_client.load import Histogram, Mix, access, bucket, populate
 from perfrunner.workloads.sdk_client.process import Meter
-from perfrunner.workloads.sdk_client.traffic import Histogram, bucket
 from perfrunner.workloads.sdk_client.verify import verify
 
 DOCUMENTS = Documents(7, 100, 300)
@@ -372,7 +370,7 @@ def test_a_document_that_cannot_be_stored_is_told() -> None:
 
 
 def test_the_errors_that_are_expected_exist() -> None:
-    for name in (*errors.EXPECTED, errors.MISSING):
+    for name in (*documents.EXPECTED, documents.MISSING):
         assert issubclass(getattr(couchbase.exceptions, name), Exception)
 
 
