@@ -6,7 +6,8 @@ its host (agent.py), so that adapters need the standard library alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -79,6 +80,35 @@ class Adapter:
         """Return whether the status after SIGTERM is that of a clean stop; nobody knows what any command returns."""
         del code, signal
         return True
+
+
+class KnownServer(Adapter):
+    """A server whose options are known.
+
+    refusals: by option, what values cannot be measured (a pattern for the whole value), and what to do.
+    """
+
+    missing = ""
+    refusals: ClassVar[Mapping[str, tuple[str, str]]]
+
+    def options(self, arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+        """Yield (index, name, value) of each option in the arguments."""
+        raise NotImplementedError
+
+    def refused(self, arguments: Sequence[str]) -> dict[int, str]:
+        wrong = {}
+        for index, name, value in self.options(arguments):
+            values, text = self.refusals.get(name, ("", ""))
+            if text and re.fullmatch(values, value):
+                wrong[index] = text
+        return wrong
+
+    def given(self, arguments: Sequence[str]) -> set[str]:
+        """Return the names of the options in the arguments."""
+        return {name for _, name, _ in self.options(arguments)}
+
+    def clean_stop(self, code: int | None, signal: int | None) -> bool:
+        return code == 0 or signal == 15
 
 
 def speaks(question: Callable[[], object]) -> bool:

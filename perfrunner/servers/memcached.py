@@ -2,102 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
-from perfrunner.servers.adapter import Adapter, State, numeric
+from perfrunner.servers.adapter import KnownServer, State, numeric
 from perfrunner.servers.wire import Wire, WireError
 
-# Options that take a value, by letter and long name: the name in `stats settings`, or "" if it is not there.
-_VALUED = {
-    "p": "tcpport", "port": "tcpport", "U": "udpport", "udp-port": "udpport", "s": "", "unix-socket": "",
-    "a": "", "unix-mask": "", "l": "inter", "listen": "inter", "u": "", "user": "", "m": "maxbytes",
-    "memory-limit": "maxbytes", "c": "maxconns", "conn-limit": "maxconns", "P": "", "pidfile": "",
-    "f": "growth_factor", "slab-growth-factor": "growth_factor", "n": "chunk_size", "slab-min-size": "chunk_size",
-    "t": "num_threads", "threads": "num_threads", "D": "", "delimiter": "", "R": "reqs_per_event",
-    "max-reqs-per-event": "reqs_per_event", "b": "tcp_backlog", "listen-backlog": "tcp_backlog",
-    "B": "binding_protocol", "protocol": "binding_protocol", "I": "item_size_max", "max-item-size": "item_size_max",
-    "o": "", "extended": "", "e": "", "memory-file": "", "Y": "", "auth-file": "", "N": "num_napi_ids",
-    "napi-ids": "num_napi_ids",
-}  # fmt: skip
-_FLAGS = {
-    "M": ("evictions", "off"), "disable-evictions": ("evictions", "off"), "C": ("cas_enabled", "no"),
-    "disable-cas": ("cas_enabled", "no"), "F": ("flush_enabled", "no"),
-    "disable-flush-all": ("flush_enabled", "no"), "X": ("dump_enabled", "no"),
-    "disable-dumping": ("dump_enabled", "no"), "S": ("auth_enabled_sasl", "yes"),
-    "enable-sasl": ("auth_enabled_sasl", "yes"),
-}  # fmt: skip
-# Words of -o: a switch with its value, or the name that its value has in `stats settings`.
+# Options with a value: letter, long name, and the name in `stats settings` if it is there.
+_VALUED = [
+    text.split()
+    for text in (
+        "p port", "U udp-port", "s unix-socket", "a unix-mask", "l listen", "u user", "m memory-limit maxbytes",
+        "c conn-limit maxconns", "P pidfile", "f slab-growth-factor growth_factor", "n slab-min-size chunk_size",
+        "t threads num_threads", "D delimiter", "R max-reqs-per-event reqs_per_event", "b listen-backlog tcp_backlog",
+        "B protocol binding_protocol", "I max-item-size item_size_max", "o extended", "e memory-file", "Y auth-file",
+        "N napi-ids num_napi_ids",
+    )
+]  # fmt: skip
+# Options without one: letter, long name, and the setting that they ask for.
+_FLAGS = [
+    text.split()
+    for text in (
+        "M disable-evictions evictions off", "C disable-cas cas_enabled no", "F disable-flush-all flush_enabled no",
+        "X disable-dumping dump_enabled no", "S enable-sasl auth_enabled_sasl yes", "d daemon", "Z enable-ssl",
+    )
+]  # fmt: skip
+_LONG = {letter: name for letter, name, *_ in [*_VALUED, *_FLAGS]}
+_WITH_VALUE = {name for _, name, *_ in _VALUED}
+_SETTING = {name: setting for _, name, *settings in _VALUED for setting in settings}
+_ASKED = {name: (asked[0], asked[1]) for _, name, *asked in _FLAGS if asked}
+# Words of -o that switch a setting; `no_` before one switches it off.
 _SWITCHES = {
-    "no_lru_crawler": ("lru_crawler", "no"), "lru_crawler": ("lru_crawler", "yes"),
-    "no_lru_maintainer": ("lru_maintainer_thread", "no"), "lru_maintainer": ("lru_maintainer_thread", "yes"),
-    "no_slab_reassign": ("slab_reassign", "no"), "slab_reassign": ("slab_reassign", "yes"),
-    "no_maxconns_fast": ("maxconns_fast", "no"), "maxconns_fast": ("maxconns_fast", "yes"),
-    "no_inline_ascii_resp": None, "modern": None, "no_modern": None, "drop_privileges": ("drop_privileges", "yes"),
-    "no_drop_privileges": ("drop_privileges", "no"), "track_sizes": ("track_sizes", "yes"),
-}  # fmt: skip
-_OF_A_WORD = {
-    "hashpower": "", "slab_automove": "slab_automove", "tail_repair_time": "tail_repair_time",
-    "hash_algorithm": "hash_algorithm", "idle_timeout": "idle_timeout", "temporary_ttl": "temporary_ttl",
-    "hot_lru_pct": "hot_lru_pct", "warm_lru_pct": "warm_lru_pct", "lru_crawler_sleep": "lru_crawler_sleep",
-    "worker_logbuf_size": "worker_logbuf_size", "slab_chunk_max": "slab_chunk_max", "resp_obj_mem_limit": "",
-    "read_buf_mem_limit": "read_buf_mem_limit",
+    name: name for name in ("lru_crawler", "slab_reassign", "maxconns_fast", "drop_privileges", "track_sizes")
+} | {"lru_maintainer": "lru_maintainer_thread"}  # fmt: skip
+# Words of -o with a value that `stats settings` has.
+_READ_BACK = {
+    "slab_automove", "tail_repair_time", "hash_algorithm", "idle_timeout", "temporary_ttl", "hot_lru_pct",
+    "warm_lru_pct", "lru_crawler_sleep", "worker_logbuf_size", "slab_chunk_max", "read_buf_mem_limit",
 }  # fmt: skip
 _UNITS = {"k": 1024, "m": 1024**2, "g": 1024**3}
+_NO_LOGIN = "expected a server without authentication: the load does not log in to memcached"
 
 
-class Memcached(Adapter):
+class Memcached(KnownServer):
     """memcached."""
 
     kind = "memcached"
     protocol = "binary"
-    missing = ""
+    refusals: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "daemon": (".*", "expected a server that stays in the foreground: leave out -d"),
+        "unix-socket": (
+            ".*",
+            "expected a TCP port: the load does not use Unix sockets; replace it by -p {port}",
+        ),
+        "enable-ssl": (".*", "expected a server without TLS: the load does not use it"),
+        "enable-sasl": (".*", _NO_LOGIN),
+        "auth-file": (".*", _NO_LOGIN),
+        "protocol": (
+            "ascii",
+            "expected the binary protocol, which the load speaks: leave out -B ascii",
+        ),
+    }
 
-    def refused(self, arguments: Sequence[str]) -> dict[int, str]:
-        wrong = {}
-        for index, name, value in options(arguments):
-            if name in ("d", "daemon"):
-                wrong[index] = "expected a server that stays in the foreground: leave out -d"
-            elif name in ("s", "unix-socket"):
-                wrong[index] = (
-                    "expected a TCP port: the load does not use Unix sockets; replace it by -p {port}"
-                )
-            elif name in ("Z", "enable-ssl"):
-                wrong[index] = "expected a server without TLS: the load does not use it"
-            elif name in ("S", "enable-sasl", "Y", "auth-file"):
-                wrong[index] = (
-                    "expected a server without authentication: the load does not log in to memcached"
-                )
-            elif name in ("B", "protocol") and value == "ascii":
-                wrong[index] = (
-                    "expected the binary protocol, which the load speaks: leave out -B ascii"
-                )
-        return wrong
+    def options(self, arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+        """Yield (index, long name, value) of each option, as getopt_long reads them."""
+        words = iter(enumerate(arguments))
+        for index, word in words:
+            if word.startswith("--") and len(word) > 2:
+                name, separator, value = word[2:].partition("=")
+                if not separator and name in _WITH_VALUE:
+                    value = next(words, (index, ""))[1]
+                yield index, name, value
+            elif word.startswith("-") and len(word) > 1:
+                letters = word[1:]
+                while letters:
+                    name, letters = _LONG.get(letters[0], letters[0]), letters[1:]
+                    if name in _WITH_VALUE:
+                        yield index, name, letters or next(words, (index, ""))[1]
+                        break
+                    yield index, name, ""
 
     def added(self, arguments: Sequence[str], *, root: bool, listen: str) -> list[str]:
-        given = {name for _, name, _ in options(arguments)}
-        address = (
-            [] if given & {"l", "listen"} else ["-l", f"[{listen}]" if ":" in listen else listen]
-        )
-        return address + (["-u", "root"] if root and not given & {"u", "user"} else [])
+        given = self.given(arguments)
+        address = f"[{listen}]" if ":" in listen else listen
+        return [
+            *(() if "listen" in given else ("-l", address)),
+            *(("-u", "root") if root and "user" not in given else ()),
+        ]
 
     def requested(self, arguments: Sequence[str]) -> dict[str, str]:
         asked: dict[str, str] = {}
-        for _, name, value in options(arguments):
-            if name in _FLAGS:
-                asked.update([_FLAGS[name]])
-            elif name in ("o", "extended"):
+        for _, name, value in self.options(arguments):
+            if name in _ASKED:
+                asked.update([_ASKED[name]])
+            elif name == "extended":
                 asked.update(_extended(value))
-            elif key := _VALUED.get(name):
-                asked[key] = _normal(key, value)
-        return {
-            key: value for key, value in asked.items() if key not in ("tcpport", "udpport", "inter")
-        }
+            elif setting := _SETTING.get(name):
+                asked[setting] = _normal(setting, value)
+        return asked
 
     def ask(self, wire: Wire, wrong_figures: bool) -> State:
         del wrong_figures  # its figures are of its own slabs, whatever the allocator
         version = wire.memcached_version()
         stats = wire.memcached("stats")
-        settings, slabs = wire.memcached("stats settings"), {}
+        settings = wire.memcached("stats settings")
         try:
             slabs = wire.memcached("stats slabs")
         except WireError:  # a server that only speaks like memcached
@@ -117,48 +125,22 @@ class Memcached(Adapter):
             raw={"stats": stats, "settings": settings, "slabs": slabs},
         )
 
-    def clean_stop(self, code: int | None, signal: int | None) -> bool:
-        return code == 0 or signal == 15
-
-
-def options(arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-    """Yield (index, name without dashes, value) of each option, as getopt_long reads them."""
-    words = iter(enumerate(arguments))
-    for index, word in words:
-        if word.startswith("--") and len(word) > 2:
-            name, separator, value = word[2:].partition("=")
-            if not separator and name in _VALUED:
-                value = next(words, (index, ""))[1]
-            yield index, name, value
-        elif word.startswith("-") and len(word) > 1:
-            letters = word[1:]
-            while letters:
-                letter, letters = letters[0], letters[1:]
-                if letter in _VALUED:
-                    yield index, letter, letters or next(words, (index, ""))[1]
-                    break
-                yield index, letter, ""
-
 
 def _extended(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the settings that the words of -o ask for."""
     for word in text.split(","):
         name, _, value = word.partition("=")
-        if switch := _SWITCHES.get(name):
-            yield switch
-        elif key := _OF_A_WORD.get(name):
-            yield key, _normal(key, value)
+        if switch := _SWITCHES.get(name.removeprefix("no_")):
+            yield switch, "no" if name.startswith("no_") else "yes"
+        elif name in _READ_BACK:
+            yield name, _normal(name, value)
 
 
-def _normal(key: str, value: str) -> str:
+def _normal(setting: str, value: str) -> str:
     """Return a value as `stats settings` prints it."""
-    if key == "maxbytes" and value.isdigit():
+    number, unit = value[:-1], _UNITS.get(value[-1:].lower())
+    if setting == "maxbytes" and value.isdigit():
         return str(int(value) * 1024**2)
-    if (
-        key in ("item_size_max", "maxbytes")
-        and value[-1:].lower() in _UNITS
-        and value[:-1].isdigit()
-    ):
-        return str(int(value[:-1]) * _UNITS[value[-1].lower()])
-    if key == "binding_protocol":
-        return {"auto": "auto-negotiate"}.get(value, value)
-    return value
+    if setting in ("item_size_max", "maxbytes") and unit and number.isdigit():
+        return str(int(number) * unit)
+    return "auto-negotiate" if (setting, value) == ("binding_protocol", "auto") else value

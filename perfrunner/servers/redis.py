@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
-from perfrunner.servers.adapter import Adapter, State, numeric
+from perfrunner.servers.adapter import KnownServer, State, numeric
 from perfrunner.servers.wire import Wire, WireError, as_pairs
 
 _SIZE = re.compile(r"(\d+)(k|kb|m|mb|g|gb|b)?", re.IGNORECASE)
@@ -23,38 +24,51 @@ _SECRETS = ("requirepass", "masterauth", "tls-key-file-pass", "tls-client-key-fi
 _NOT_READ_BACK = ("include", "loadmodule", "rename-command", "user", "sentinel")
 
 
-class Redis(Adapter):
+class Redis(KnownServer):
     """Redis and its relatives."""
 
     kind = "redis"
     protocol = "resp2"
-    missing = ""
+    refusals: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "daemonize": (
+            "yes",
+            "expected a server that stays in the foreground: leave out --daemonize yes",
+        ),
+        "supervised": (
+            "(?!no$).+",
+            "expected a server that perfrunner starts itself: leave out --supervised",
+        ),
+        "port": ("0", "expected --port {port}: the load uses neither Unix sockets nor TLS"),
+        "tls-port": ("(?!0$).*", "expected a server without TLS: the load does not use it"),
+        "cluster-enabled": (
+            "yes",
+            "expected a single server: no slots are assigned to a cluster node",
+        ),
+    }
 
-    def refused(self, arguments: Sequence[str]) -> dict[int, str]:
-        wrong = {}
-        for index, name, value in options(arguments):
-            if name == "daemonize" and value == "yes":
-                wrong[index] = (
-                    "expected a server that stays in the foreground: leave out --daemonize yes"
-                )
-            elif name == "supervised" and value not in ("no", ""):
-                wrong[index] = (
-                    "expected a server that perfrunner starts itself: leave out --supervised"
-                )
-            elif name == "port" and value == "0":
-                wrong[index] = "expected --port {port}: the load uses neither Unix sockets nor TLS"
-            elif name == "tls-port" and value != "0":
-                wrong[index] = "expected a server without TLS: the load does not use it"
-            elif name == "cluster-enabled" and value == "yes":
-                wrong[index] = "expected a single server: no slots are assigned to a cluster node"
-        return wrong
+    def options(self, arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+        """Yield (index, name, value) of each `--name value ...`; several values are joined by spaces.
+
+        What comes before the first option is a configuration file.
+        """
+        index = -1
+        values: list[str] = []
+        for number, word in enumerate(arguments):
+            if word.startswith("--") and len(word) > 2:
+                if index >= 0:
+                    yield index, arguments[index][2:].lower(), " ".join(values)
+                index, values = number, []
+            elif index >= 0:
+                values.append(word)
+        if index >= 0:
+            yield index, arguments[index][2:].lower(), " ".join(values)
 
     def added(self, arguments: Sequence[str], *, root: bool, listen: str) -> list[str]:
         """Return the options that make Redis answer other hosts; on loopback it needs none."""
         del root
         if listen == "127.0.0.1":
             return []
-        given = {name for _, name, _ in options(arguments)}
+        given = self.given(arguments)
         wanted = {"bind": listen, "protected-mode": "no"}
         return [
             word
@@ -66,7 +80,7 @@ class Redis(Adapter):
     def requested(self, arguments: Sequence[str]) -> dict[str, str]:
         return {
             name: value
-            for _, name, value in options(arguments)
+            for _, name, value in self.options(arguments)
             if name not in (*_NOT_READ_BACK, *_SECRETS, "port", "bind", "dir")
         }
 
@@ -78,13 +92,11 @@ class Redis(Adapter):
         return asked.strip().lower().split() == actual.strip().lower().split()
 
     def warnings(self, state: State) -> list[str]:
-        lines = []
-        if state.settings.get("save"):
-            lines.append(
-                "it has save points, so that a BGSAVE may run during the load: add --save ''"
-                " unless snapshots are what is measured"
-            )
-        return lines
+        text = (
+            "it has save points, so that a BGSAVE may run during the load: add --save ''"
+            " unless snapshots are what is measured"
+        )
+        return [text] if state.settings.get("save") else []
 
     def ask(self, wire: Wire, wrong_figures: bool) -> State:
         info = wire.info("server", "memory", "stats", "persistence", "commandstats")
@@ -116,27 +128,6 @@ class Redis(Adapter):
             busy=_busy(info),
             raw={"info": info, "settings": settings},
         )
-
-    def clean_stop(self, code: int | None, signal: int | None) -> bool:
-        return code == 0 or signal == 15
-
-
-def options(arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-    """Yield (index, name, value) of each `--name value ...`; several values are joined by spaces.
-
-    What comes before the first option is a configuration file.
-    """
-    index = -1
-    values: list[str] = []
-    for number, word in enumerate(arguments):
-        if word.startswith("--") and len(word) > 2:
-            if index >= 0:
-                yield index, arguments[index][2:].lower(), " ".join(values)
-            index, values = number, []
-        elif index >= 0:
-            values.append(word)
-    if index >= 0:
-        yield index, arguments[index][2:].lower(), " ".join(values)
 
 
 def _bytes(match: re.Match[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.servers.memcached import Memcached, options
+from perfrunner.servers.memcached import Memcached
 
 
 def words(text: str) -> list[str]:
@@ -14,13 +14,13 @@ def words(text: str) -> list[str]:
 def test_options_are_read_as_getopt_reads_them():
     found = [
         (name, value)
-        for _, name, value in options(words("-p 1 -t4 -dM --threads=2 --conn-limit 9"))
+        for _, name, value in Memcached().options(words("-p 1 -t4 -dM --threads=2 --conn-limit 9"))
     ]
     assert found == [
-        ("p", "1"),
-        ("t", "4"),
-        ("d", ""),
-        ("M", ""),
+        ("port", "1"),
+        ("threads", "4"),
+        ("daemon", ""),
+        ("disable-evictions", ""),
         ("threads", "2"),
         ("conn-limit", "9"),
     ]
