@@ -83,6 +83,21 @@ def _shared_lock(cache_dir: Path) -> int:
         own_cache(cache_dir)
 
 
+@contextlib.contextmanager
+def locked(path: Path, progress: Progress) -> Iterator[int]:
+    """Hold a lock file, so that one process builds at a time; yield its descriptor."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress("waiting for another build in the same tree")
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def usable(path: Path, build_id: str, tell: Progress) -> bool:
     """Tell whether the artifact exists and is undamaged; a damaged one is reported to `tell`."""
     if not path.exists():

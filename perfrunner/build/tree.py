@@ -10,7 +10,6 @@ shared by all trees.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from perfrunner.build.cache import locked
 from perfrunner.build.output import Progress, run_logged
 from perfrunner.build.toolchain import Toolchain
 from perfrunner.errors import BuildError
@@ -81,16 +81,8 @@ def locked_tree(cache_dir: Path, plan: BuildPlan, progress: Progress) -> Iterato
     trees = cache_dir / "trees"
     trees.mkdir(parents=True, exist_ok=True)
     tree = trees / plan.tree_key
-    fd = os.open(f"{tree}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress("waiting for another build in the same tree")
-            fcntl.flock(fd, fcntl.LOCK_EX)
+    with locked(tree.with_name(f"{tree.name}.lock"), progress) as fd:
         yield Tree(tree / "source", tree / "build", fd)
-    finally:
-        os.close(fd)
 
 
 def build_and_install(

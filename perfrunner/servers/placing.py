@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
+import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from perfrunner.build.artifact import needed
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts import Host
 from perfrunner.servers.checks import own_allocator_text
@@ -32,11 +32,6 @@ from perfrunner.spec.variant import Variant
 
 SENT = "sent"  # below the servers of the build cache: what hosts get, by content
 SEARCH = "LD_LIBRARY_PATH"
-_NEEDED = re.compile(r"^\s*(\S+) => (/\S+) \(0x", re.MULTILINE)
-# Libraries of glibc: they fit to the loader and the kernel of a host, and are its own.
-_OF_GLIBC = re.compile(
-    r"(ld-linux.*|lib(c|m|dl|rt|pthread|util|resolv|anl|nsl|nss_\w+|mvec|thread_db))\.so\.\d+"
-)
 # $1 is a name; $2 and more are texts to look for in the file. Prints path, sha256 and the texts that are there.
 _FIND_PROGRAM = """\
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
@@ -57,21 +52,19 @@ def place(server: PreparedServer, variant: Variant, host: Host, cache_dir: Path)
         files["bin"] = server.program
     if server.library is not None:
         files["preload"] = server.library
-    program, library = server.program, server.library
     sent, search = None, {}
+    placed = {}
     if files:
         tree = _staged(files, cache_dir)
         sent = Path(host.deploy(tree, tree.name))
+        placed = {kind: sent / kind / path.name for kind, path in files.items()}
         if any((tree / "lib").iterdir()):
             search[SEARCH] = ":".join(filter(None, [str(sent / "lib"), variant.env.get(SEARCH)]))
-    if "bin" in files:
-        program = _sent_path(sent, "bin", server.program)
-    else:
-        program, described["sha256"] = _own_program(host, variant, server)
-    if server.library is not None:
-        library = _sent_path(sent, "preload", server.library)
-    elif preload is not None:
-        library, described["library_sha256"] = _own_library(host, preload)
+    if "bin" not in files:
+        placed["bin"], described["sha256"] = _own_program(host, variant, server)
+    if server.library is None and preload is not None:
+        placed["preload"], described["library_sha256"] = _own_library(host, preload)
+    program, library = placed["bin"], placed.get("preload")
     described |= {
         "program": str(program),
         "library": None if library is None else str(library),
@@ -86,11 +79,6 @@ def place(server: PreparedServer, variant: Variant, host: Host, cache_dir: Path)
         provenance={"server": described},
         sent=sent,
     )
-
-
-def _sent_path(sent: Path | None, kind: str, path: Path) -> Path:
-    assert sent is not None
-    return sent / kind / path.name
 
 
 def _summary(
@@ -109,10 +97,10 @@ def _summary(
 
 def _staged(files: Mapping[str, Path], cache_dir: Path) -> Path:
     """Return a directory with the files, each in a directory of its own, and in lib/ the libraries that they need."""
-    needed = {path.name: path for file in files.values() for path in needed_libraries(file)}
+    libraries = {path.name: path for file in files.values() for path in needed_libraries(file)}
     content = [
         sorted((kind, path.name, sha256_of(path)) for kind, path in files.items()),
-        sorted((name, sha256_of(path)) for name, path in needed.items()),
+        sorted((name, sha256_of(path)) for name, path in libraries.items()),
     ]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     name = next(iter(files.values())).name
@@ -126,7 +114,7 @@ def _staged(files: Mapping[str, Path], cache_dir: Path) -> Path:
         for kind, path in files.items():
             (staging / kind).mkdir()
             shutil.copy(path, staging / kind / path.name)
-        for name, path in needed.items():
+        for name, path in libraries.items():
             shutil.copy(path, staging / "lib" / name)
         staging.chmod(0o755)
         staging.rename(tree)
@@ -145,18 +133,13 @@ def needed_libraries(path: Path) -> list[Path]:
     """
     if read_elf(path) is None:
         return []
-    done = subprocess.run(
-        ["ldd", str(path)], capture_output=True, text=True, timeout=60, check=False
-    )
-    if "not found" in done.stdout:
-        missing = [line.split()[0] for line in done.stdout.splitlines() if "not found" in line]
+    libraries = needed(path, os.environ)
+    if missing := [name for name, place in libraries.items() if place is None]:
         raise BuildError(
             f"{path} needs {' and '.join(missing)}, which this machine does not have",
             "install it here, or set LD_LIBRARY_PATH in the environment of perfrunner",
         )
-    return [
-        Path(place) for name, place in _NEEDED.findall(done.stdout) if not _OF_GLIBC.fullmatch(name)
-    ]
+    return [place for place in libraries.values() if place is not None]
 
 
 # -- of the host

@@ -6,24 +6,24 @@ by repository, commit, commands and environment: it is made once.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
-import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perfrunner.build import links
+from perfrunner.build.cache import locked
 from perfrunner.build.output import Progress, run_logged, silent
 from perfrunner.build.toolchain import build_environment
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.servers.checks import find_program, preload_problem, program_problem
 from perfrunner.servers.preload import VARIABLE, find_library
 from perfrunner.sources.git import Commit, Repository
+from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.variant import Variant
 
 DIRECTORY = "servers"  # of the build cache
@@ -84,12 +84,13 @@ def prepare(
     cached = True
     word = server.command[0]
     if server.git is not None:
-        built_from = commit_of(server.git, commit or server.revision)
-        tree, cached = _built(server.git, built_from, server.build, variant, cache_dir, progress)
+        tree, built_from, cached = _checkout(server, commit, variant.name, cache_dir, progress)
         inside = tree / word
         word = str(inside) if inside.is_file() or "/" in word else word
     sent = not remote or "/" in word
-    program = _program(variant, word) if sent else Path(word)
+    if sent and (wrong := program_problem(word)):
+        raise UsageError(f"variant {variant.name}: server.command: {wrong}")
+    program = (find_program(word) if sent else None) or Path(word)
     preload = variant.allocator.preload
     library = None
     if preload is not None and (not remote or preload.startswith("/")):
@@ -137,81 +138,40 @@ def content_of(described: Mapping[str, Any]) -> str:
     return hashlib.sha256(named.encode()).hexdigest()
 
 
-def _program(variant: Variant, word: str) -> Path:
-    if wrong := program_problem(word):
-        raise UsageError(f"variant {variant.name}: server.command: {wrong}")
-    program = find_program(word)
-    assert program is not None
-    return program
-
-
-def commit_of(git: str, revision: str | None) -> Commit:
-    """Return the commit that is built. Raises UsageError."""
-    repository = Repository.around(Path(git))
+def _checkout(
+    server: ServerSpec, commit: str | None, name: str, cache_dir: Path, progress: Progress
+) -> tuple[Path, Commit, bool]:
+    """Return a checkout in which the server's build has succeeded, its commit, and whether it was there before."""
+    repository = Repository.around(Path(str(server.git)))
     if repository is None:
-        raise UsageError(f"{git} is no git repository")
-    return repository.commit(revision or "HEAD")
-
-
-def _built(
-    git: str,
-    commit: Commit,
-    commands: Sequence[Sequence[str]],
-    variant: Variant,
-    cache_dir: Path,
-    progress: Progress,
-) -> tuple[Path, bool]:
-    """Return the checkout in which the commands have succeeded, and whether it was there before."""
+        raise UsageError(f"{server.git} is no git repository")
+    built_from = repository.commit(commit or server.revision or "HEAD")
     env = build_environment()
-    key = hashlib.sha256(
-        json.dumps(
-            [
-                str(Path(git).resolve()),
-                commit.sha,
-                [list(c) for c in commands],
-                env.get("CC"),
-                env.get("CXX"),
-            ]
-        ).encode()
-    ).hexdigest()[:24]
+    place, commands = str(Path(str(server.git)).resolve()), [list(c) for c in server.build]
+    described = [place, built_from.sha, commands, env.get("CC"), env.get("CXX")]
+    key = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:24]
     tree = cache_dir.expanduser().absolute() / DIRECTORY / key
     tree.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(tree.with_suffix(".lock")):
+    with locked(tree.with_suffix(".lock"), progress):
         if (tree / _DONE).is_file():
-            return tree, True
+            return tree, built_from, True
         shutil.rmtree(tree, ignore_errors=True)  # of a build that was cut off
-        log = tree.with_suffix(".log")
         steps = [
-            ["git", "clone", "--quiet", "--shared", "--no-checkout", "--", git, str(tree)],
-            ["git", "-C", str(tree), "checkout", "--quiet", "--detach", commit.sha],
+            ["git", "clone", "--quiet", "--shared", "--no-checkout", "--", str(server.git), str(tree)],
+            ["git", "-C", str(tree), "checkout", "--quiet", "--detach", built_from.sha],
             *(["env", "-C", str(tree), *command] for command in commands),
-        ]
-        with log.open("w", encoding="utf-8") as file:
+        ]  # fmt: skip
+        with tree.with_suffix(".log").open("w", encoding="utf-8") as log:
             for step in steps:
-                what = f"variant {variant.name}: {' '.join(step[3:] if step[0] == 'env' else step[:2])}"
-                run_logged(step, what=what, log=file, env=env, progress=progress)
-        (tree / _DONE).write_text(commit.sha, encoding="ascii")
-    return tree, False
-
-
-@contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """One process builds; others wait for its build."""
-    fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+                what = f"variant {name}: {' '.join(step[3:] if step[0] == 'env' else step[:2])}"
+                run_logged(step, what=what, log=log, env=env, progress=progress)
+        (tree / _DONE).write_text(built_from.sha, encoding="ascii")
+    return tree, built_from, False
 
 
 def sha256_of(path: Path) -> str:
     """Return the sha256 of a file. Raises BuildError."""
     try:
-        with path.open("rb") as file:
-            digest = hashlib.sha256()
-            while chunk := file.read(1 << 20):
-                digest.update(chunk)
-            return digest.hexdigest()
+        return links.sha256_of(path)
     except OSError as error:
         raise BuildError(f"{path} cannot be read: {error.strerror}") from error
