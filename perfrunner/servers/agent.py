@@ -1,19 +1,25 @@
-"""The program that asks a server on the server's own host: is it ready, what are its settings, what does it use.
+"""Ask a server on its own host: is it ready, what are its settings, what does it use.
 
-perfrunner copies it there with the adapters as one file. It needs a Python and its standard library. Every command
-prints one JSON document; a failure is {"error": ...} with exit status 1.
+perfrunner copies this program there with the adapters as one file. It needs a Python and its standard library. Every
+command prints one JSON document; a failure is {"error": ...} with exit status 1.
 
     free-ports   print ports that no process listens on
     wait-ready   wait until the server accepts a connection and answers
     state        print what the server says of itself
-    sample       print memory and CPU time of the process, or append them to a file each interval until SIGTERM
+    sample       print memory and CPU time of the process, as `kvctl sample` prints them for the engine, or append them
+                 to a file each interval until SIGTERM
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import random
+import resource
 import signal
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,9 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrunner.servers.adapter import State
-from perfrunner.servers.ports import free_ports
 from perfrunner.servers.registry import ADAPTERS, adapter_for, guess_kind
-from perfrunner.servers.usage import is_alive, read_usage
 from perfrunner.servers.wire import WireError, connected, log_in
 
 POLL_S = 0.02
@@ -145,3 +149,86 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--interval-ms", type=int, default=1000)
             command.add_argument("--out")
     return parser
+
+
+# Below the range from which Linux takes the ports of outgoing connections by default.
+LOWEST_PORT, HIGHEST_PORT = 20_000, 32_000
+
+
+def free_ports(count: int, seed: int | None = None) -> list[int]:
+    """Return ports that no process on this host uses now, outside the range of outgoing connections."""
+    wanted = random.Random(seed).sample(
+        range(LOWEST_PORT, HIGHEST_PORT), HIGHEST_PORT - LOWEST_PORT
+    )
+    free = (port for port in wanted if not listens(port))
+    return [next(free) for _ in range(count)]
+
+
+def listens(port: int) -> bool:
+    """Return whether a process has the port, on any address."""
+    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                probe.bind((address, port))
+            except OSError:
+                return True
+    return False
+
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGESIZE")
+_ROLLUP = {
+    "rss": "Rss",
+    "pss": "Pss",
+    "pss_file": "Pss_File",
+    "lazyfree": "LazyFree",
+    "anon_huge": "AnonHugePages",
+}
+
+
+def read_usage(pid: int) -> dict[str, float | int | None]:
+    """Return the figures of a process: bytes, seconds, threads. Raises OSError if it has ended."""
+    proc = Path("/proc") / str(pid)
+    fields = dict(
+        line.split(":", 1) for line in (proc / "smaps_rollup").read_text().splitlines()[1:]
+    )
+    usage: dict[str, float | int | None] = {
+        name: 1024 * int(fields[field].split()[0]) if field in fields else None
+        for name, field in _ROLLUP.items()
+    }
+    stat = (proc / "stat").read_text().rpartition(")")[2].split()  # from field 3 on
+    usage["cpu_user_s"], usage["cpu_sys_s"] = int(stat[11]) / _TICKS, int(stat[12]) / _TICKS
+    usage["threads"], usage["vsz"] = int(stat[17]), int(stat[20])
+    limit = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    usage["stacks_vsz"] = (
+        None
+        if limit == resource.RLIM_INFINITY
+        else stack_bytes((proc / "maps").read_text(), limit, _PAGE)
+    )
+    return usage
+
+
+def stack_bytes(maps: str, stack_size: int, page: int) -> int:
+    """Return the address space of thread stacks: mappings of glibc's size behind a guard page."""
+    guard_end, total = 0, 0
+    for line in maps.splitlines():
+        span, permissions, *_ = line.split()
+        begin, end = (int(part, 16) for part in span.split("-"))
+        size = end - begin
+        if permissions == "---p" and size == page:
+            guard_end = end
+        elif begin == guard_end and permissions.startswith("rw") and 0 <= stack_size - size <= page:
+            total += size
+    return total
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; one that has ended and is not waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from perfrunner.errors import UsageError
 from perfrunner.hosts.process import BASE_ENVIRONMENT
-from perfrunner.servers.elf import linked_allocator, read_elf
-from perfrunner.servers.preload import find_library
+from perfrunner.servers.preload import find_library, linked_allocator, read_elf
 from perfrunner.servers.registry import adapter_for
 from perfrunner.sources.git import GitError, Repository
 from perfrunner.spec.server import ServerSpec

@@ -19,8 +19,7 @@ from perfrunner.build.artifact import needed
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts import Host
 from perfrunner.servers.checks import own_allocator_text
-from perfrunner.servers.elf import ALLOCATOR_MARKS, read_elf
-from perfrunner.servers.preload import how_to_install, library_in
+from perfrunner.servers.preload import ALLOCATOR_MARKS, how_to_install, library_in, read_elf
 from perfrunner.servers.prepare import (
     DIRECTORY,
     PreparedServer,

@@ -1,19 +1,26 @@
-"""Find the library of an allocator that is preloaded, and check that a running server has it.
+"""Preload an allocator: find its library, check that a server has it, and read back its options.
 
 The loader puts a preloaded library before all others, so that its malloc is the one that a dynamically linked program
-calls. That holds for glibc as well: preloaded, it wins over an allocator that the program is linked with.
+calls. That holds for glibc as well: preloaded, it wins over an allocator that the program is linked with. A program
+that is linked statically, or with an allocator of its own, is recognised by its ELF file.
+
+mimalloc prints all of its options where MIMALLOC_VERBOSE is set, as it is for the settings check only. jemalloc prints
+those that it does not take. tcmalloc prints none.
 """
 
 from __future__ import annotations
 
+import mmap
 import re
+import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from perfrunner.domain import not_checked
 from perfrunner.errors import TrialError, UsageError
-from perfrunner.servers.elf import read_elf
-from perfrunner.spec.allocator import GLIBC
+from perfrunner.spec.allocator import GLIBC, AllocatorSpec
 
 VARIABLE = "LD_PRELOAD"
 _SONAMES = {
@@ -94,3 +101,103 @@ def _loader_cache(programs: Sequence[str] = _LDCONFIG) -> str:
         except (OSError, subprocess.SubprocessError):
             continue
     return ""
+
+
+_MACHINES = {
+    3: "i386", 8: "mips", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64",
+    243: "riscv64",
+}  # fmt: skip
+_INTERP = 3  # type of the program header that names the loader
+# Texts that an allocator brings into the program that it is linked into, but that nobody else has.
+ALLOCATOR_MARKS = {
+    "jemalloc": b"<jemalloc>: ",
+    "mimalloc": b"mimalloc: error: ",
+    "tcmalloc": b"TCMALLOC_SAMPLE_PARAMETER",
+}
+
+
+@dataclass(frozen=True)
+class ElfFile:
+    """machine: `uname -m` of the systems that it runs on. loaded: whether the dynamic loader starts it."""
+
+    machine: str
+    bits: int
+    loaded: bool
+
+
+def read_elf(path: Path) -> ElfFile | None:
+    """Return what the file says of itself; None if it is no ELF file, such as a script. Raises OSError."""
+    with path.open("rb") as file:
+        head = file.read(64)
+        if len(head) < 52 or head[:4] != b"\x7fELF":
+            return None
+        bits, order = (64 if head[4] == 2 else 32), ("<" if head[5] == 1 else ">")
+        (number,) = struct.unpack_from(f"{order}H", head, 18)
+        if bits == 64:
+            (offset,) = struct.unpack_from(f"{order}Q", head, 32)
+            size, count = struct.unpack_from(f"{order}HH", head, 54)
+        else:
+            (offset,) = struct.unpack_from(f"{order}I", head, 28)
+            size, count = struct.unpack_from(f"{order}HH", head, 42)
+        file.seek(offset)
+        headers = file.read(size * count)
+    kinds = [
+        struct.unpack_from(f"{order}I", headers, at)[0]
+        for at in range(0, len(headers) - 3, size or 1)
+    ]
+    machine = _MACHINES.get(number, f"machine {number}")
+    return ElfFile(machine, bits, _INTERP in kinds)
+
+
+def linked_allocator(path: Path) -> str | None:
+    """Return the allocator that is linked statically into a program; None if none is recognised."""
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            return None
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return next(
+                (name for name, mark in ALLOCATOR_MARKS.items() if content.find(mark) >= 0), None
+            )
+
+
+_MIMALLOC_OPTION = re.compile(r"^mimalloc: option '(\w+)': (-?\d+)", re.MULTILINE)
+_MIMALLOC_RENAMED = re.compile(
+    r'^mimalloc: warning: .*"mimalloc_(\w+)" is deprecated -- use "mimalloc_(\w+)"', re.MULTILINE
+)
+_JEMALLOC_REFUSED = re.compile(r"^<jemalloc>: Invalid conf (?:pair|value): (.*)$", re.MULTILINE)
+_TRUTHS = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0"}
+
+
+def asking(allocator: AllocatorSpec) -> dict[str, str]:
+    """Return the environment in which the allocator prints its options."""
+    return {"MIMALLOC_VERBOSE": "1"} if allocator.preload == "mimalloc" else {}
+
+
+def read_back(allocator: AllocatorSpec, log: str) -> dict[str, str]:
+    """Return the options by `env.` and the variable; those that cannot be read are marked as not checked.
+
+    `log` is what the server printed. Raises ValueError for an option that the allocator does not take.
+    """
+    asked = allocator.preload_environment
+    read = {f"env.{name}": not_checked(value, None) for name, value in asked.items()}
+    if allocator.preload == "jemalloc" and (refused := _JEMALLOC_REFUSED.findall(log)):
+        raise ValueError(f"jemalloc does not take {', '.join(refused)}")
+    printed = dict(_MIMALLOC_OPTION.findall(log))
+    if allocator.preload != "mimalloc" or not printed:
+        return read
+    renamed = dict(_MIMALLOC_RENAMED.findall(log))
+    for option, value in allocator.options.items():
+        reported = printed.get(renamed.get(option, option))
+        if reported is None:
+            raise ValueError(f"this mimalloc has no option {option}; it has {', '.join(printed)}")
+        if not _is(value, reported):
+            raise ValueError(f"mimalloc has {option} {reported}, not {value}")
+        read[f"env.MIMALLOC_{option.upper()}"] = reported
+    return read
+
+
+def _is(asked: str, printed: str) -> bool:
+    """Compare values; a size with a unit is printed without one, and is taken as it is."""
+    plain: Mapping[str, str] = _TRUTHS
+    text = plain.get(asked.lower(), asked)
+    return text == printed or not re.fullmatch(r"-?\d+|[a-z]+", text.lower())

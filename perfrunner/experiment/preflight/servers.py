@@ -22,8 +22,8 @@ from perfrunner.experiment.trial.command_server import (
 from perfrunner.experiment.trial.placement import Deployed, Placement, client_python
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.servers.adapter import State
-from perfrunner.servers.options import asking, read_back
 from perfrunner.servers.placing import place
+from perfrunner.servers.preload import asking, read_back
 from perfrunner.servers.prepare import PreparedServer
 from perfrunner.servers.registry import adapter_for
 from perfrunner.spec.cluster import LOOPBACK

@@ -32,7 +32,7 @@ from perfrunner.servers.preload import check_maps
 from perfrunner.servers.registry import adapter_for
 from perfrunner.spec.server import DIRECTORY, PORT
 
-MODULES = ("adapter", "agent", "memcached", "ports", "redis", "registry", "usage", "wire")
+MODULES = ("adapter", "agent", "memcached", "redis", "registry", "wire")
 _MAIN = """\
 import sys
 from perfrunner.servers.agent import main

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 import pytest
 
 from perfrunner.servers import agent
-from perfrunner.servers.ports import free_ports, listens
+from perfrunner.servers.agent import free_ports, listens, read_usage, stack_bytes
 from perfrunner.servers.registry import guess_kind
-from perfrunner.servers.usage import read_usage, stack_bytes
 from perfrunner.servers.wire import Wire, WireError, connected
 
 

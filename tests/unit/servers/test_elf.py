@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.servers.checks import preload_problem, program_problem
-from perfrunner.servers.elf import linked_allocator, read_elf
+from perfrunner.servers.preload import linked_allocator, read_elf
 from perfrunner.spec.server import ServerSpec
 
 

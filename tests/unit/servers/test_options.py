@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.servers.options import asking, read_back
+from perfrunner.servers.preload import asking, read_back
 from perfrunner.spec.allocator import AllocatorSpec
 
 MIMALLOC = """\
