@@ -1,10 +1,5 @@
 """Find the commit at which a metric changed; each step is a comparison with the good revision.
 
-search = Search(repository, state, measure, keep)
-for step in search.run(): ...
+search = Search(repository, state, measure, keep)     # search.py
+for step in search.run(): ...                         # compare.py measures
 """
-
-from perfrunner.bisect.search import Search
-from perfrunner.bisect.state import BisectState, Step
-
-__all__ = ["BisectState", "Search", "Step"]

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfrunner.bisect.search import Measured
-from perfrunner.bisect.state import BisectState
+from perfrunner.bisect.search import BisectState, Measured
 from perfrunner.build.artifact import sums_of
 from perfrunner.build.provenance import PROVENANCE
 from perfrunner.errors import EXIT_INTERRUPTED, BuildError, SettingsCheckError, UsageError

@@ -20,7 +20,7 @@ from perfrunner.spec.metrics import METRICS, is_metric
 from perfrunner.spec.suggest import expected_name
 
 if TYPE_CHECKING:
-    from perfrunner.bisect import BisectState, Search
+    from perfrunner.bisect.search import BisectState, Search
     from perfrunner.spec import Spec
 
 DIRECTORY = "bisect"  # below the results directory
@@ -80,8 +80,8 @@ def command(
     server = base.variants[base.baseline].server
     source = find_engine_source(given.engine_src, spec_path, revisions=server is None)
 
-    from perfrunner.bisect import Search
     from perfrunner.bisect.compare import BisectInterruptedError, Comparer
+    from perfrunner.bisect.search import Search
     from perfrunner.cli.progress import progress_listener
     from perfrunner.sources.git import Repository
 
@@ -153,7 +153,7 @@ def _state_path(spec: Spec, metric: str, ends: tuple[str, str], out_dir: Path) -
 
 
 def _state(path: Path, spec: Spec, metric: str, ends: tuple[str, str], resume: bool) -> BisectState:
-    from perfrunner.bisect import BisectState
+    from perfrunner.bisect.search import BisectState
 
     known = BisectState.load(path) if resume else None
     if resume and known is None:

@@ -28,8 +28,8 @@ from perfrunner.errors import (
 )
 
 if TYPE_CHECKING:
+    from perfrunner.analysis.nights import Suspicion
     from perfrunner.analysis.series import History
-    from perfrunner.analysis.verification import Suspicion
     from perfrunner.cli.nightly_verify import Decision, Verification
     from perfrunner.report.nightly import SpecNight
     from perfrunner.results import ExperimentData, ExperimentRecord, ResultStore

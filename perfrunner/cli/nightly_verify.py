@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.analysis.verification import BLOCKS, Key, Suspicion, confirms_loss, suspicions
+from perfrunner.analysis.nights import BLOCKS, Key, Suspicion, confirms_loss, suspicions
 from perfrunner.errors import EXIT_OK
 
 if TYPE_CHECKING:

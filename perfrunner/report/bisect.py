@@ -21,7 +21,7 @@ from perfrunner.report.redact import hidden
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfrunner.bisect.state import BisectState, Step
+    from perfrunner.bisect.search import BisectState, Step
 
 COLOURS = {"good": VERDICT["same"], "bad": VERDICT["worse"], "skip": FAINT}
 MARKS = {"good": "o", "bad": "s", "skip": "x"}

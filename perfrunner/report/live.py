@@ -20,9 +20,9 @@ from urllib.parse import unquote, urlsplit
 from perfrunner.domain import MIN_BLOCKS, WITHOUT_AN_ENGINE
 from perfrunner.errors import PerfrunnerError, UsageError
 from perfrunner.report.build import build_report
+from perfrunner.report.model import primary_rows
 from perfrunner.report.page.effects import panels
 from perfrunner.report.redact import redacted
-from perfrunner.report.selection import primary_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfrunner.report.account import TITLE, account_lines
 from perfrunner.report.explain import changed_text
+from perfrunner.report.model import primary_rows, selected
 from perfrunner.report.names import main_charts
 from perfrunner.report.numbers import (
     ARROWS,
@@ -24,7 +25,6 @@ from perfrunner.report.profiles import MOST_MOVED, ONE_SAMPLE, both_taken, share
 from perfrunner.report.published import plain as _plain
 from perfrunner.report.published import published_section
 from perfrunner.report.redact import hidden
-from perfrunner.report.selection import primary_rows, selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Define the model of a report: the contents that all formats show, without their layout."""
+"""Define the model of a report: the contents that all formats show, and the selection of a short table."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perfrunner.report.sentences import Sentence
     from perfrunner.results import BuildRecord, ExperimentRecord
     from perfrunner.spec.published import PublishedValues
+
 
 SCHEMA = 1  # version of the JSON format
 
@@ -105,3 +106,40 @@ class Report:
         for row in self.comparison.rows:
             by_case.setdefault(row.case, {}).setdefault(row.metric.id, []).append(row)
         return by_case
+
+
+SHOWN_ALWAYS = (
+    "fragmentation_mapped",
+    "fragmentation_rss",
+    "fragmentation_rss_now",
+    "fragmentation_rss_settled",
+    "fragmentation_payload_rss",
+)
+SHOWN_VERDICTS = ("better", "worse", "not comparable")
+
+
+def primary_rows(report: Report) -> dict[str, dict[Case, list[Row]]]:
+    """Return rows by metric and case: of the primary metrics, or of all if no primary one was measured."""
+    rows = [row for row in report.comparison.rows if row.primary] or report.comparison.rows
+    by_metric: dict[str, dict[Case, list[Row]]] = {}
+    for row in rows:
+        by_metric.setdefault(row.metric.id, {}).setdefault(row.case, []).append(row)
+    return by_metric
+
+
+def selected(report: Report, case: Case, *, every: bool) -> tuple[dict[str, list[Row]], int]:
+    """Return a case's rows by metric, and the number of metrics left out."""
+    rows = report.rows(case)
+    if every or not any(_matters(group) for group in rows.values()):
+        return rows, 0
+    shown = {metric: group for metric, group in rows.items() if _matters(group)}
+    return shown, len(rows) - len(shown)
+
+
+def _matters(rows: list[Row]) -> bool:
+    first = rows[0]
+    return (
+        first.primary
+        or first.metric.id in SHOWN_ALWAYS
+        or any(row.verdict in SHOWN_VERDICTS for row in rows)
+    )

@@ -22,7 +22,7 @@ def main_charts(report: Report) -> tuple[str, ...]:
     course of memory if items were deleted and stored again.
     """
     from perfrunner.report.charts.comparison import compared_metrics
-    from perfrunner.report.selection import primary_rows
+    from perfrunner.report.model import primary_rows
     from perfrunner.spec.metrics import OF_CHURN
 
     churn = any(row.metric.id in OF_CHURN for row in report.comparison.rows)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from perfrunner.report.account import TITLE, account_lines
 from perfrunner.report.explain import changed_text
-from perfrunner.report.model import HOSTS, LOAD
+from perfrunner.report.model import HOSTS, LOAD, primary_rows, selected
 from perfrunner.report.names import folded
 from perfrunner.report.noise import NOISE_FLOOR
 from perfrunner.report.numbers import (
@@ -31,7 +31,6 @@ from perfrunner.report.numbers import (
 )
 from perfrunner.report.profiles import points, short_name
 from perfrunner.report.published import terminal_section
-from perfrunner.report.selection import primary_rows, selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from perfrunner.analysis.account import MORE_CPU
 from perfrunner.report.explain import event_rows, function_rows, heading, summary_lines, title
 from perfrunner.report.flame import boxes, colour_of, difference_svg, flame_svg, scale_of_colours
+from perfrunner.report.model import primary_rows, selected
 from perfrunner.report.numbers import (
     ARROWS,
     LARGE_RATIO,
@@ -27,7 +28,6 @@ from perfrunner.report.numbers import (
     verdict_text,
 )
 from perfrunner.report.profiles import both_taken, frames, how_taken, points, shares, short_name
-from perfrunner.report.selection import primary_rows, selected
 from perfrunner.report.sentences import ORDER, noun
 
 if TYPE_CHECKING:

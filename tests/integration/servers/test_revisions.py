@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from perfrunner.analysis.verification import Suspicion
+from perfrunner.analysis.nights import Suspicion
 from perfrunner.build import Artifact, place
 from perfrunner.cli import main
 from perfrunner.cli.nightly import _histories

@@ -10,8 +10,7 @@ import pytest
 
 from perfrunner.analysis import compare
 from perfrunner.analysis.history import history
-from perfrunner.analysis.nights import Night, NightRow
-from perfrunner.analysis.verification import BACK, BLOCKS, confirms_loss, suspicions
+from perfrunner.analysis.nights import BACK, BLOCKS, Night, NightRow, confirms_loss, suspicions
 from perfrunner.domain import Case
 from perfrunner.results import ExperimentRecord
 from perfrunner.spec.metrics import metric_type

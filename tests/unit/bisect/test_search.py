@@ -11,8 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "sources"))  # importlib mode
 
 from scratch_repo import Repo, make_repo
 
-from perfrunner.bisect.search import Measured, Search
-from perfrunner.bisect.state import BisectState
+from perfrunner.bisect.search import BisectState, Measured, Search
 from perfrunner.errors import PerfrunnerError, StoreError, UsageError
 from perfrunner.sources.git import Repository
 

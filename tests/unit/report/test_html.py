@@ -15,8 +15,7 @@ import pytest
 from perfrunner.errors import StoreError
 from perfrunner.report import build_report, render, write_html
 from perfrunner.report.facts import flatten
-from perfrunner.report.page.assemble import SCRIPTS
-from perfrunner.report.page.described import workload_words
+from perfrunner.report.page.assemble import SCRIPTS, workload_words
 from perfrunner.report.page.tables import tables
 from perfrunner.spec.workloads import SdkSpec
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from click.testing import CliRunner
 
-from perfrunner.bisect.state import BisectState, Step
+from perfrunner.bisect.search import BisectState, Step
 from perfrunner.cli import main
 from perfrunner.report import build_report, render, write_html
 from perfrunner.report.bisect import markdown, redacted_state

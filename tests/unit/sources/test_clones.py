@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from scratch_repo import Repo, a_spec, add_submodule, text
 
-from perfrunner.bisect.search import Measured, Search
-from perfrunner.bisect.state import BisectState
+from perfrunner.bisect.search import BisectState, Measured, Search
 from perfrunner.errors import UsageError
 from perfrunner.sources import resolve_sources
 from perfrunner.sources.git import Repository, run_git
