@@ -105,7 +105,7 @@ OpStatus Bucket::deleteVBucket(Vbid vbid, const OpTime& now) {
     }
     target.failoverLog().replace({});
     onStateChange(target, now);
-    listeners_.tellRolledBack(vbid);
+    listeners_.notifyRolledBack(vbid);
     return OpStatus::Ok;
 }
 
@@ -136,7 +136,7 @@ Bucket::RollBack Bucket::rollBackReplica(Vbid vbid, uint64_t term, Seqno seqno, 
     if (!done) {
         return RollBack::StoreFailed;
     }
-    listeners_.tellRolledBack(vbid);
+    listeners_.notifyRolledBack(vbid);
     return RollBack::Done;
 }
 
@@ -153,7 +153,7 @@ bool Bucket::adoptHistory(Vbid vbid, uint64_t term, std::vector<FailoverEntry> l
     }
     target.failoverLog().replace(std::move(log));
     onStateChange(target, now);
-    listeners_.tellNewHistory(vbid);
+    listeners_.notifyNewHistory(vbid);
     return true;
 }
 

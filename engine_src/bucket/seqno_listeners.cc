@@ -20,7 +20,7 @@ void SeqnoListeners::remove(SeqnoListener* listener) {
     count_.store(listeners_.size(), std::memory_order_release);
 }
 
-void SeqnoListeners::tellAll(Vbid vbid, Seqno seqno) noexcept {
+void SeqnoListeners::notifyAll(Vbid vbid, Seqno seqno) noexcept {
     if (options::mutated(options::Mutation::LostDcpWakeup, 50)) {
         return;
     }
@@ -31,14 +31,14 @@ void SeqnoListeners::tellAll(Vbid vbid, Seqno seqno) noexcept {
     }
 }
 
-void SeqnoListeners::tellRolledBack(Vbid vbid) noexcept {
+void SeqnoListeners::notifyRolledBack(Vbid vbid) noexcept {
     const std::shared_lock lock(mutex_);
     for (SeqnoListener* listener : listeners_) {
         listener->onRolledBack(vbid);
     }
 }
 
-void SeqnoListeners::tellNewHistory(Vbid vbid) noexcept {
+void SeqnoListeners::notifyNewHistory(Vbid vbid) noexcept {
     const std::shared_lock lock(mutex_);
     for (SeqnoListener* listener : listeners_) {
         listener->onNewHistory(vbid);

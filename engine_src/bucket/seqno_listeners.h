@@ -32,14 +32,14 @@ class SeqnoListeners {
 
     void notify(Vbid vbid, Seqno seqno) noexcept {
         if (count_.load(std::memory_order_acquire) != 0) [[unlikely]] {
-            tellAll(vbid, seqno);
+            notifyAll(vbid, seqno);
         }
     }
-    void tellRolledBack(Vbid vbid) noexcept;
-    void tellNewHistory(Vbid vbid) noexcept;
+    void notifyRolledBack(Vbid vbid) noexcept;
+    void notifyNewHistory(Vbid vbid) noexcept;
 
   private:
-    void tellAll(Vbid vbid, Seqno seqno) noexcept;
+    void notifyAll(Vbid vbid, Seqno seqno) noexcept;
 
     std::atomic<size_t> count_{0};
     ReadMostlyMutex mutex_;  ///< guards listeners_; read with every mutation
