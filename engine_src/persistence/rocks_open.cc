@@ -20,7 +20,7 @@
 
 #include "logging/log.h"
 #include "persistence/log_scan.h"
-#include "persistence/patient_files.h"
+#include "persistence/recoverable_files.h"
 #include "persistence/rocks_status.h"
 #include "persistence/rocks_store.h"
 
@@ -91,8 +91,8 @@ std::vector<std::filesystem::path> logsIn(const std::filesystem::path& path) {
 }  // namespace
 
 void RocksStore::openDatabase(const std::string& path) {
-    files_ = std::make_unique<PatientFiles>(config_.env != nullptr ? *config_.env
-                                                                   : *rocksdb::Env::Default());
+    files_ = std::make_unique<RecoverableFiles>(config_.env != nullptr ? *config_.env
+                                                                       : *rocksdb::Env::Default());
     rocksdb::DBOptions options;
     options.env = files_->env();
     options.create_if_missing = config_.mayCreate;

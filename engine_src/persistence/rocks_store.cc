@@ -13,7 +13,7 @@
 #include "memory/bucket_memory.h"
 #include "options/mutation.h"
 #include "persistence/doc_codec.h"
-#include "persistence/patient_files.h"
+#include "persistence/recoverable_files.h"
 #include "persistence/rocks_scan.h"
 #include "persistence/rocks_status.h"
 

@@ -35,7 +35,7 @@ class WriteBatch;
 
 namespace kv {
 
-class PatientFiles;
+class RecoverableFiles;
 
 class RocksStore final : public KVStore {
   public:
@@ -88,7 +88,7 @@ class RocksStore final : public KVStore {
     RocksConfig config_;
     uint64_t cutOffBytes_{0};  ///< of the log, at most
     bool hasGaps_{false};
-    std::unique_ptr<PatientFiles> files_;
+    std::unique_ptr<RecoverableFiles> files_;
     std::unique_ptr<rocksdb::DB> db_;
     std::vector<rocksdb::ColumnFamilyHandle*> handles_;  ///< RocksDB's; returned in the destructor
     rocksdb::ColumnFamilyHandle* keys_{nullptr};

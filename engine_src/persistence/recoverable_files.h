@@ -1,4 +1,4 @@
-// PatientFiles: files whose write errors RocksDB tries to recover from.
+// RecoverableFiles: files whose write errors RocksDB tries to recover from.
 //
 // By itself it treats a failed write of its log as final: after one EIO, although it may be
 // temporary (a network disk, a controller's reset), every later write is refused until the process
@@ -14,15 +14,15 @@ class Env;
 
 namespace kv {
 
-class PatientFileSystem;
+class RecoverableFileSystem;
 
-class PatientFiles {
+class RecoverableFiles {
   public:
     /// `below` outlives it.
-    explicit PatientFiles(rocksdb::Env& below);
-    PatientFiles(const PatientFiles&) = delete;
-    PatientFiles& operator=(const PatientFiles&) = delete;
-    ~PatientFiles();
+    explicit RecoverableFiles(rocksdb::Env& below);
+    RecoverableFiles(const RecoverableFiles&) = delete;
+    RecoverableFiles& operator=(const RecoverableFiles&) = delete;
+    ~RecoverableFiles();
 
     [[nodiscard]] rocksdb::Env* env() const { return env_.get(); }
     /// Errors are final from now on; returns true if there was one that was not. RocksDB 7 does not
@@ -30,7 +30,7 @@ class PatientFiles {
     bool giveUp();
 
   private:
-    std::shared_ptr<PatientFileSystem> files_;
+    std::shared_ptr<RecoverableFileSystem> files_;
     std::unique_ptr<rocksdb::Env> env_;
 };
 

@@ -1,4 +1,4 @@
-#include "persistence/patient_files.h"
+#include "persistence/recoverable_files.h"
 
 #include <rocksdb/env.h>
 #include <rocksdb/file_system.h>
@@ -33,9 +33,9 @@ struct Patience {
     }
 };
 
-class PatientFile final : public rocksdb::FSWritableFileOwnerWrapper {
+class RecoverableFile final : public rocksdb::FSWritableFileOwnerWrapper {
   public:
-    PatientFile(std::unique_ptr<FSWritableFile> real, std::shared_ptr<Patience> patience)
+    RecoverableFile(std::unique_ptr<FSWritableFile> real, std::shared_ptr<Patience> patience)
         : FSWritableFileOwnerWrapper(std::move(real)), patience_(std::move(patience)) {}
 
     IOStatus Append(const Slice& data, const IOOptions& options, IODebugContext* debug) override {
@@ -64,10 +64,10 @@ class PatientFile final : public rocksdb::FSWritableFileOwnerWrapper {
 
 }  // namespace
 
-class PatientFileSystem final : public rocksdb::FileSystemWrapper {
+class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
   public:
     using FileSystemWrapper::FileSystemWrapper;
-    [[nodiscard]] const char* Name() const override { return "PatientFileSystem"; }
+    [[nodiscard]] const char* Name() const override { return "RecoverableFileSystem"; }
 
     IOStatus NewWritableFile(const std::string& name, const FileOptions& options,
                              std::unique_ptr<FSWritableFile>* file,
@@ -93,7 +93,7 @@ class PatientFileSystem final : public rocksdb::FileSystemWrapper {
   private:
     IOStatus wrapped(IOStatus status, std::unique_ptr<FSWritableFile>& file) {
         if (status.ok()) {
-            file = std::make_unique<PatientFile>(std::move(file), patience_);
+            file = std::make_unique<RecoverableFile>(std::move(file), patience_);
         }
         return patience_->mark(std::move(status));
     }
@@ -101,13 +101,13 @@ class PatientFileSystem final : public rocksdb::FileSystemWrapper {
     const std::shared_ptr<Patience> patience_{std::make_shared<Patience>()};
 };
 
-PatientFiles::PatientFiles(rocksdb::Env& below)
-    : files_(std::make_shared<PatientFileSystem>(below.GetFileSystem())),
+RecoverableFiles::RecoverableFiles(rocksdb::Env& below)
+    : files_(std::make_shared<RecoverableFileSystem>(below.GetFileSystem())),
       env_(rocksdb::NewCompositeEnv(files_)) {}
 
-PatientFiles::~PatientFiles() = default;
+RecoverableFiles::~RecoverableFiles() = default;
 
-bool PatientFiles::giveUp() {
+bool RecoverableFiles::giveUp() {
     return files_->giveUp();
 }
 
