@@ -205,7 +205,7 @@ bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const Persist
                                     const OpTime& now, const FlushLock& /*lock*/) {
     const Vbid vbid = vbucket.id();
     VbFlushTarget& target = *targets_[vbid.get()];
-    VBucket::EmptyRoom room = vbucket.makeEmptyRoom();
+    VBucket::ClearMemory memory = vbucket.allocateClearMemory();
     KVStore& store = storeOf(vbid);
     bool begun = false;
     try {
@@ -235,7 +235,7 @@ bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const Persist
         // The store has discarded something, so the vBucket cannot stay as it was.
         target.forgetBeforeFlush();
     }
-    vbucket.clear({}, now, std::move(room));
+    vbucket.clear({}, now, std::move(memory));
     target.assumeStored({});
     return true;
 }

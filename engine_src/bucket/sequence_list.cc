@@ -59,19 +59,19 @@ bool SequenceList::mustKeep(const Guard& guard, const StoredValue& value) {
     return false;
 }
 
-SequenceList::StaleRoom SequenceList::makeRoomForStale(const Guard&) {
-    StaleRoom room;
+SequenceList::StaleSlot SequenceList::reserveStaleSlot(const Guard&) {
+    StaleSlot slot;
     decltype(stale_) node;
     node.emplace(nullptr, Seqno{});
-    room.node_ = node.extract(node.begin());
+    slot.node_ = node.extract(node.begin());
     stale_.reserve(stale_.size() + 1);
-    return room;
+    return slot;
 }
 
-void SequenceList::keepStale(const Guard&, StoredValuePtr old, Seqno replacedBy, StaleRoom room) {
-    room.node_.key() = old.get();
-    room.node_.mapped() = replacedBy;
-    stale_.insert(std::move(room.node_));
+void SequenceList::keepStale(const Guard&, StoredValuePtr old, Seqno replacedBy, StaleSlot slot) {
+    slot.node_.key() = old.get();
+    slot.node_.mapped() = replacedBy;
+    stale_.insert(std::move(slot.node_));
     old->setStale();
     const size_t bytes = bytesOf(*old);
     staleBytes_ += bytes;

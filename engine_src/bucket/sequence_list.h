@@ -85,13 +85,13 @@ class SequenceList {
     /// the budget is spent, the list gives up its readers.
     [[nodiscard]] bool mustKeep(const Guard& guard, const StoredValue& value);
     /// Room for one stale version, with which keepStale() allocates nothing.
-    class StaleRoom {
+    class StaleSlot {
         friend class SequenceList;
         std::unordered_map<const StoredValue*, Seqno>::node_type node_;
     };
-    [[nodiscard]] StaleRoom makeRoomForStale(const Guard& guard);
+    [[nodiscard]] StaleSlot reserveStaleSlot(const Guard& guard);
     /// Keeps a version that has left the hash table for the readers that cover it.
-    void keepStale(const Guard& guard, StoredValuePtr old, Seqno replacedBy, StaleRoom room);
+    void keepStale(const Guard& guard, StoredValuePtr old, Seqno replacedBy, StaleSlot slot);
     /// Forgets every document (their owner is about to free them) and frees the stale ones; readers
     /// are aborted.
     void clear(const Guard& guard);

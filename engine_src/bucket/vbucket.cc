@@ -74,11 +74,11 @@ void VBucket::setState(VbState state) {
     keyLocks_.clear();
 }
 
-VBucket::EmptyRoom VBucket::makeEmptyRoom() const {
+VBucket::ClearMemory VBucket::allocateClearMemory() const {
     return {table_.makeEmptyLines(), CheckpointManager::makeEmptyCheckpoint()};
 }
 
-void VBucket::clear(const CheckpointStart& start, const OpTime& now, EmptyRoom room) {
+void VBucket::clear(const CheckpointStart& start, const OpTime& now, ClearMemory memory) {
     // Freed after the locks are released: with a million documents that takes long, and front-end
     // threads need a lock to see that the documents are gone.
     HashTable::Contents documents;
@@ -86,13 +86,13 @@ void VBucket::clear(const CheckpointStart& start, const OpTime& now, EmptyRoom r
     // List and table at once: a purge in between would unlink a document from a list that has
     // forgotten it, and leave the list pointing at memory that the table frees.
     const auto guard = table_.lockAll();
-    documents = table_.clear(guard, std::move(room.lines));
+    documents = table_.clear(guard, std::move(memory.lines));
     if (sequence_ != nullptr) {
         sequence_->clear(sequence_->lock());
     }
     keyLocks_.clear();
     purgedSeqno_.store(0, std::memory_order_release);
-    log.emplace(checkpoints_.clear(start, now.nanos, std::move(room.checkpoint)));
+    log.emplace(checkpoints_.clear(start, now.nanos, std::move(memory.checkpoint)));
     clears_.fetch_add(1, std::memory_order_release);
     if (!options::mutated(options::Mutation::TermKept)) {
         term_.fetch_add(1, std::memory_order_release);
@@ -128,7 +128,7 @@ VBucket::Room VBucket::makeRoom(const Guard& guard, const StoredValue* present,
         table_.reserve(guard);
     } else if (sequence_ != nullptr && sequence_->mustKeep(room.listGuard, *present)) {
         room.fresh = table_.make(key);
-        room.stale = sequence_->makeRoomForStale(room.listGuard);
+        room.stale = sequence_->reserveStaleSlot(room.listGuard);
     }
     return room;
 }

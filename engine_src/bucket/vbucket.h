@@ -108,17 +108,17 @@ class VBucket {
         return {stateMutex_, std::try_to_lock};
     }
     /// The memory for clear(), allocated before anything is discarded that cannot be restored.
-    struct EmptyRoom {
+    struct ClearMemory {
         HashTable::EmptyLines lines;
         std::unique_ptr<Checkpoint> checkpoint;
     };
     /// Throws std::bad_alloc.
-    [[nodiscard]] EmptyRoom makeEmptyRoom() const;
+    [[nodiscard]] ClearMemory allocateClearMemory() const;
     /// Forgets every document and all of the log; the next seqno follows `start`. State and history
-    /// stay. With `room` it does not fail; without it throws std::bad_alloc, without any change.
-    void clear(const CheckpointStart& start, const OpTime& now, EmptyRoom room);
+    /// stay. With `memory` it does not fail; without it throws std::bad_alloc, without any change.
+    void clear(const CheckpointStart& start, const OpTime& now, ClearMemory memory);
     void clear(const CheckpointStart& start, const OpTime& now) {
-        clear(start, now, makeEmptyRoom());
+        clear(start, now, allocateClearMemory());
     }
     /// Number of times that something may have left memory that is only in the store now: a
     /// persisted tombstone, or everything in clear(). Read it before the store, and compare it
@@ -221,7 +221,7 @@ class VBucket {
     struct Room {
         SequenceList::Guard listGuard{};
         StoredValuePtr fresh{};  ///< unless the present StoredValue is changed in place
-        SequenceList::StaleRoom stale{};
+        SequenceList::StaleSlot stale{};
     };
     /// `present` is the key's StoredValue or nullptr. Throws std::bad_alloc.
     [[nodiscard]] Room makeRoom(const Guard& guard, const StoredValue* present,

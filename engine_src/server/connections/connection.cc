@@ -69,35 +69,36 @@ void Connection::readAndRun() {
         receive(thread_.readBuffer(), thread_.readBufferSize());
         return;
     }
-    if (inbox_.toSkip() != 0) {
+    if (pendingInput_.toSkip() != 0) {
         skipInput();
         return;
     }
-    if (inbox_.wanted() > thread_.readBufferSize()) {
+    if (pendingInput_.wanted() > thread_.readBufferSize()) {
         readLargeFrames();
         return;
     }
     // The kept front part is put before the new bytes, so that the loop sees one piece.
     uint8_t* buffer = thread_.readBuffer();
-    const size_t kept = inbox_.copyTo(buffer);
+    const size_t kept = pendingInput_.copyTo(buffer);
     if (const size_t count = receive(buffer + kept, readLimit() - kept)) {
-        inbox_.forgetCopied();
+        pendingInput_.forgetCopied();
         run({buffer, kept + count});
     }
 }
 
 size_t Connection::readLimit() const {
     const size_t all = thread_.readBufferSize();
-    const size_t room = inbox_.expectsLarge() ? std::min(kHeadRead, all) : all;
+    const size_t room = pendingInput_.expectsLarge() ? std::min(kHeadRead, all) : all;
     // The rest of a read is kept, so little is read before login. A request that is awaited fits.
     const size_t little = protocol::kHeaderSize + thread_.server().settings.maxBeforeLoginBytes;
-    return session_.authenticated() ? room : std::min(room, std::max(little, inbox_.wanted()));
+    return session_.authenticated() ? room
+                                    : std::min(room, std::max(little, pendingInput_.wanted()));
 }
 
 void Connection::skipInput() {
-    const size_t room = std::min(inbox_.toSkip(), thread_.readBufferSize());
+    const size_t room = std::min(pendingInput_.toSkip(), thread_.readBufferSize());
     if (const size_t count = receive(thread_.readBuffer(), room)) {
-        inbox_.skipped(count, Clock::now());
+        pendingInput_.skipped(count, Clock::now());
     }
 }
 
@@ -118,7 +119,7 @@ void Connection::endOfInput() {
         return;
     }
     drain();
-    inbox_.release();
+    pendingInput_.release();
     accountBuffers();
 }
 
@@ -131,14 +132,15 @@ void Connection::readLargeFrames() {
     size_t left = kLargeTurn;
     bool ran = false;
     while (left != 0) {
-        if (!inbox_.readsLarge()) {
-            if (auto large = LargeRequest::start(thread_.server(), session_, inbox_.view())) {
-                inbox_.readInto(std::move(large));
+        if (!pendingInput_.readsLarge()) {
+            if (auto large =
+                        LargeRequest::start(thread_.server(), session_, pendingInput_.view())) {
+                pendingInput_.readInto(std::move(large));
             }
         }
-        const size_t step = inbox_.readsLarge() ? left : std::min(left, kLargeFrameStep);
-        const size_t room = std::min(inbox_.missing(), step);
-        const auto count = socket_.receive(inbox_.reserve(room), room);
+        const size_t step = pendingInput_.readsLarge() ? left : std::min(left, kLargeFrameStep);
+        const size_t room = std::min(pendingInput_.missing(), step);
+        const auto count = socket_.receive(pendingInput_.reserve(room), room);
         if (!count && !ran) {
             endOfInput();
             return;
@@ -147,13 +149,13 @@ void Connection::readLargeFrames() {
         const size_t came = count.value_or(0);
         thread_.stats().bytesRead.add(came);
         left -= came;
-        if (came == 0 || !inbox_.commit(came, Clock::now())) {
+        if (came == 0 || !pendingInput_.commit(came, Clock::now())) {
             if (came < room) {
                 break;
             }
             continue;
         }
-        if (!execute(inbox_.view())) {
+        if (!execute(pendingInput_.view())) {
             return;
         }
         ran = true;
@@ -165,7 +167,7 @@ void Connection::readLargeFrames() {
         if (!execute({thread_.readBuffer(), head})) {
             return;
         }
-        if (!inbox_.readsLarge()) {
+        if (!pendingInput_.readsLarge()) {
             break;
         }
     }
@@ -177,7 +179,7 @@ void Connection::readLargeFrames() {
 }
 
 size_t Connection::receiveNextHead() {
-    if (!isServing(state_) || !inbox_.expectsLarge()) {
+    if (!isServing(state_) || !pendingInput_.expectsLarge()) {
         return 0;
     }
     const size_t count = socket_.receive(thread_.readBuffer(), readLimit()).value_or(0);
@@ -197,13 +199,13 @@ bool Connection::execute(protocol::Bytes input) {
     const size_t limit = unsentLimit();
     const size_t room = limit - std::min(limit, output_.size());
     Progress progress;
-    if (inbox_.readsLarge()) {
-        progress = runLarge(context, inbox_.takeLarge());
-        inbox_.keep({}, progress, Clock::now());
-        inbox_.expectLarge();
+    if (pendingInput_.readsLarge()) {
+        progress = runLarge(context, pendingInput_.takeLarge());
+        pendingInput_.keep({}, progress, Clock::now());
+        pendingInput_.expectLarge();
     } else {
         progress = runRequests(context, input, {server.settings.maxRequestsPerTurn, room});
-        inbox_.keep(input, progress, Clock::now(), startLarge(input, progress));
+        pendingInput_.keep(input, progress, Clock::now(), startLarge(input, progress));
     }
     if (progress.stop != Stop::Waiting || progress.consumed != 0) {
         waitStep_ = {};
@@ -327,7 +329,7 @@ Connection::State Connection::fitting(bool moreToSay) const {
     if (output_.size() >= unsentLimit()) {
         return State::Blocked;
     }
-    if (inbox_.hasRequests()) {
+    if (pendingInput_.hasRequests()) {
         return State::Yielding;
     }
     return moreToSay ? State::Speaking : State::Reading;
@@ -336,7 +338,7 @@ Connection::State Connection::fitting(bool moreToSay) const {
 void Connection::settle(bool moreToSay) {
     const State next = fitting(moreToSay);
     if (next == State::Lingering) {
-        inbox_.release();
+        pendingInput_.release();
     }
     if (!accountBuffers()) {
         return;
@@ -372,7 +374,7 @@ void Connection::askForTurn() {
 void Connection::resume() {
     queued_ = false;
     if (state_ == State::Yielding) {
-        run(inbox_.view());
+        run(pendingInput_.view());
     } else if (state_ == State::Speaking) {
         speak();
     }
@@ -397,7 +399,7 @@ size_t Connection::unsentLimit() const {
 }
 
 bool Connection::accountBuffers() {
-    const size_t held = inbox_.held() + output_.held();
+    const size_t held = pendingInput_.held() + output_.held();
     if (held == accounted_) {
         return true;
     }

@@ -17,8 +17,8 @@
 #include "server/commands/session.h"
 #include "server/connections/connection_slot.h"
 #include "server/connections/connection_state.h"
-#include "server/connections/inbox.h"
 #include "server/connections/output.h"
+#include "server/connections/pending_input.h"
 #include "server/connections/watched_socket.h"
 
 namespace kv::server {
@@ -27,7 +27,7 @@ class FrontEndThread;
 
 class Connection {
   public:
-    using Clock = Inbox::Clock;
+    using Clock = PendingInput::Clock;
 
     /// Starts reading; speaks TLS if `tls` is given. Throws std::runtime_error if the event loop
     /// refuses.
@@ -56,7 +56,7 @@ class Connection {
     void flushOnce() { send(); }
 
     [[nodiscard]] uint64_t id() const { return session_.id(); }
-    [[nodiscard]] bool isStranger() const { return !session_.authenticated(); }
+    [[nodiscard]] bool isUnauthenticated() const { return !session_.authenticated(); }
 
   private:
     using State = ConnectionState;
@@ -81,7 +81,7 @@ class Connection {
     size_t receiveNextHead();
     /// Reads and discards the rest of a request that was refused as too long.
     void skipInput();
-    /// Returns the number of bytes that the inbox and one read may have together.
+    /// Returns the number of bytes that the pending input and one read may have together.
     [[nodiscard]] size_t readLimit() const;
     /// Runs `input`, or the large request that has just been completed, and sends the answers.
     void run(protocol::Bytes input);
@@ -124,13 +124,14 @@ class Connection {
     FrontEndThread& thread_;
     WatchedSocket socket_;
     Session session_;
-    Inbox inbox_;
+    PendingInput pendingInput_;
     Output output_;        ///< answers that the socket has not taken
-    size_t accounted_{0};  ///< bytes of inbox_ and output_ counted in the ledger
+    size_t accounted_{0};  ///< bytes of pendingInput_ and output_ counted in the ledger
     State state_{State::Reading};
     bool queued_{false};  ///< is in the thread's list, whatever its state is by now
-    Clock::time_point strangerSince_{Clock::now()};  ///< the last time that it was seen logged in
-    uint64_t taken_{0};                              ///< bytes that the socket has taken in total
+    Clock::time_point unauthenticatedSince_{
+            Clock::now()};  ///< the last time that it was seen logged in
+    uint64_t taken_{0};     ///< bytes that the socket has taken in total
     uint64_t takenAtSweep_{0};
     Clock::time_point takenSince_{};  ///< the client has taken nothing of output_ since then
     Clock::time_point lingeringSince_{};

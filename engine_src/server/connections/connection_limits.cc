@@ -27,14 +27,14 @@ std::string_view Connection::overdue(Clock::time_point now) const {
         now - takenSince_ > seconds(settings.dcpIdleSeconds)) {
         return "its DCP messages were not read";
     }
-    if (now - strangerSince_ > seconds(settings.loginSeconds)) {
+    if (now - unauthenticatedSince_ > seconds(settings.loginSeconds)) {
         return "did not log in";
     }
-    if (isServing(state_) && inbox_.underWay()) {
-        if (now - inbox_.lastByte() > patience) {
+    if (isServing(state_) && pendingInput_.underWay()) {
+        if (now - pendingInput_.lastByte() > patience) {
             return "a request stopped half-way";
         }
-        if (now - inbox_.firstByte() > seconds(settings.frameDeadlineSeconds)) {
+        if (now - pendingInput_.firstByte() > seconds(settings.frameDeadlineSeconds)) {
             return "a request came too slowly";
         }
     }
@@ -43,7 +43,7 @@ std::string_view Connection::overdue(Clock::time_point now) const {
 
 void Connection::sweep(Clock::time_point now) {
     if (session_.authenticated()) {
-        strangerSince_ = now;
+        unauthenticatedSince_ = now;
     }
     if (output_.empty() || taken_ != takenAtSweep_) {
         takenAtSweep_ = taken_;
@@ -74,7 +74,7 @@ void Connection::closeAsLargestHolder() {
 }
 
 bool Connection::makeRoom() {
-    if (!isStranger()) {
+    if (!isUnauthenticated()) {
         return false;
     }
     thread_.server().rejectedConnections.fetch_add(1, std::memory_order_relaxed);

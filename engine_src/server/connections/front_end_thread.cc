@@ -104,15 +104,15 @@ void FrontEndThread::adopt(Fd socket, ConnectionSlot slot, uint64_t id, bool cro
             std::make_shared<std::pair<Fd, ConnectionSlot>>(std::move(socket), std::move(slot));
     post([this, shared, id, crowded, tls] {
         auto& [fd, mine] = *shared;
-        if (crowded && !closeOldestStranger()) {
+        if (crowded && !closeOldestUnauthenticated()) {
             server_.rejectedConnections.fetch_add(1, std::memory_order_relaxed);
             return;
         }
         try {
             auto made =
                     std::make_unique<Connection>(*this, std::move(fd), std::move(mine), id, tls);
-            if (made->isStranger()) {
-                strangers_.push_back(id);
+            if (made->isUnauthenticated()) {
+                unauthenticated_.push_back(id);
             }
             connections_.emplace(id, std::move(made));
         } catch (const std::exception& error) {
@@ -121,18 +121,18 @@ void FrontEndThread::adopt(Fd socket, ConnectionSlot slot, uint64_t id, bool cro
     });
 }
 
-bool FrontEndThread::closeOldestStranger() {
+bool FrontEndThread::closeOldestUnauthenticated() {
     bool closed = false;
-    while (!closed && !strangers_.empty()) {
-        takeTurn(strangers_.front(), [&closed](Connection& it) { closed = it.makeRoom(); });
-        strangers_.pop_front();
+    while (!closed && !unauthenticated_.empty()) {
+        takeTurn(unauthenticated_.front(), [&closed](Connection& it) { closed = it.makeRoom(); });
+        unauthenticated_.pop_front();
     }
     return closed;
 }
 
-bool FrontEndThread::isStranger(uint64_t id) const {
+bool FrontEndThread::isUnauthenticated(uint64_t id) const {
     const auto found = connections_.find(id);
-    return found != connections_.end() && found->second->isStranger();
+    return found != connections_.end() && found->second->isUnauthenticated();
 }
 
 void FrontEndThread::resumeLater(Connection& connection) {
@@ -221,7 +221,7 @@ void FrontEndThread::sweepAll() {
     for (const auto id : ids) {
         takeTurn(id, [now](Connection& it) { it.sweep(now); });
     }
-    std::erase_if(strangers_, [this](uint64_t id) { return !isStranger(id); });
+    std::erase_if(unauthenticated_, [this](uint64_t id) { return !isUnauthenticated(id); });
 }
 
 }  // namespace kv::server

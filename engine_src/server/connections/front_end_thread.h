@@ -83,8 +83,8 @@ class FrontEndThread {
         }
     }
     void endAfter(uint64_t id, const std::exception& error);
-    bool closeOldestStranger();
-    [[nodiscard]] bool isStranger(uint64_t id) const;
+    bool closeOldestUnauthenticated();
+    [[nodiscard]] bool isUnauthenticated(uint64_t id) const;
 
     ServerContext& server_;
     size_t index_;
@@ -98,7 +98,7 @@ class FrontEndThread {
     Output output_;  ///< answers of the current wake-up; empty between wake-ups
     std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
     /// Ascending ids; the next sweep drops those that have logged in or are gone.
-    std::deque<uint64_t> strangers_;
+    std::deque<uint64_t> unauthenticated_;
     std::vector<uint64_t> toResume_;
     std::thread thread_;
 

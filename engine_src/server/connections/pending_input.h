@@ -1,6 +1,6 @@
-// Inbox: the input that a connection keeps between two reads: the front part of an incomplete
-// request (for a large one, its Blob), or complete requests for a later turn. It also knows how
-// long the current request has been arriving.
+// PendingInput: the input that a connection keeps between two reads: the front part of an
+// incomplete request (for a large one, its Blob), or complete requests for a later turn. It also
+// knows how long the current request has been arriving.
 //
 // Threads: one front-end thread. While requests arrive complete, it is empty and owns no memory.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace kv::server {
 
-class Inbox {
+class PendingInput {
   public:
     using Clock = std::chrono::steady_clock;
 
