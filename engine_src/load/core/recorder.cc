@@ -29,7 +29,7 @@ void Errors::add(const Errors& more) noexcept {
     other += more.other;
 }
 
-void Tally::add(const Tally& other) noexcept {
+void OpCounts::add(const OpCounts& other) noexcept {
     gets += other.gets;
     sets += other.sets;
     deletes += other.deletes;
@@ -44,24 +44,24 @@ Recorder::Recorder(Nanos start, Nanos ramp, std::atomic<std::uint64_t>* live)
     series_.reserve(3600);
 }
 
-void Recorder::add(Nanos now, const Tally& tally) {
-    total_.add(tally);
+void Recorder::add(Nanos now, const OpCounts& opCounts) {
+    total_.add(opCounts);
     const auto second = static_cast<std::size_t>(std::max<Nanos>(now - start_, 0) / kSecond);
     if (second >= series_.size()) {
         series_.resize(second + 1);
     }
     auto& point = series_[second];
-    point.gets += tally.gets;
-    point.sets += tally.sets;
-    point.misses += tally.misses;
-    point.errors += tally.errors.total();
+    point.gets += opCounts.gets;
+    point.sets += opCounts.sets;
+    point.misses += opCounts.misses;
+    point.errors += opCounts.errors.total();
     end_ = std::max(end_, now);
     if (live_ != nullptr) {
-        live_->fetch_add(tally.ops(), std::memory_order_relaxed);
+        live_->fetch_add(opCounts.ops(), std::memory_order_relaxed);
     }
 }
 
-Tally Recorder::restart(Nanos start, Nanos ramp) noexcept {
+OpCounts Recorder::restart(Nanos start, Nanos ramp) noexcept {
     start_ = end_ = start;
     rampEnd_ = start + ramp;
     series_.clear();

@@ -32,7 +32,7 @@ struct Errors {
 };
 
 /// Answered requests. gets + sets + deletes is every answer, whatever its status.
-struct Tally {
+struct OpCounts {
     std::uint64_t gets = 0;
     std::uint64_t sets = 0;
     std::uint64_t deletes = 0;
@@ -42,7 +42,7 @@ struct Tally {
     Errors errors;
 
     std::uint64_t ops() const noexcept { return gets + sets + deletes; }
-    void add(const Tally& other) noexcept;
+    void add(const OpCounts& other) noexcept;
     void count(OpKind kind, protocol::Status status) noexcept {
         if (kind == OpKind::kGet) {
             ++gets;
@@ -85,7 +85,7 @@ class Recorder {
     Recorder(Nanos start, Nanos ramp, std::atomic<std::uint64_t>* live = nullptr);
 
     /// Counts the answers of one read, all of which arrived at `now`.
-    void add(Nanos now, const Tally& tally);
+    void add(Nanos now, const OpCounts& opCounts);
     /// Records `times` answers at `now` to requests that were sent (or, at a given rate, due) at
     /// `sentAt`.
     void latency(OpKind kind, Nanos sentAt, Nanos now, std::uint64_t times) noexcept {
@@ -96,12 +96,12 @@ class Recorder {
     }
     void countTimeouts(std::uint64_t requests) noexcept { total_.errors.timeout += requests; }
     /// Starts over and returns the earlier counts.
-    Tally restart(Nanos start, Nanos ramp) noexcept;
+    OpCounts restart(Nanos start, Nanos ramp) noexcept;
     /// Ends the phase; series and seconds extend to `now`.
     void finish(Nanos now) noexcept { end_ = now; }
     void merge(const Recorder& other);
 
-    const Tally& total() const noexcept { return total_; }
+    const OpCounts& total() const noexcept { return total_; }
     const std::vector<SeriesPoint>& series() const noexcept { return series_; }
     const Histogram& histogram(OpKind kind) const noexcept {
         return kind == OpKind::kGet ? gets_ : sets_;
@@ -114,7 +114,7 @@ class Recorder {
     Nanos start_;
     Nanos rampEnd_;
     Nanos end_;
-    Tally total_;
+    OpCounts total_;
     std::vector<SeriesPoint> series_;
     Histogram gets_;
     Histogram sets_;

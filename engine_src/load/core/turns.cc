@@ -60,8 +60,8 @@ Nanos SliceLog::inTurn() const noexcept {
     return std::accumulate(wall.begin(), wall.end(), Nanos{0});
 }
 
-Turns::Turns(Crew& crew, const TurnOptions& options, OpenClock openClock)
-    : crew_(crew),
+Turns::Turns(ThreadTeam& team, const TurnOptions& options, OpenClock openClock)
+    : team_(team),
       options_(options),
       openClock_(std::move(openClock)),
       clocks_(options.variants),
@@ -69,7 +69,7 @@ Turns::Turns(Crew& crew, const TurnOptions& options, OpenClock openClock)
       readingsBefore_(options.variants),
       ownEnd_(options.variants),
       idleCpu_(options.variants),
-      accounts_(crew.threads()),
+      accounts_(team.threads()),
       logs_(options.variants),
       slices_(options.variants),
       order_(options.variants, options.seed) {}
@@ -93,8 +93,8 @@ std::optional<Turns::Turn> Turns::next(std::size_t thread, Done done) {
         place->ops = done.ops;
         place->exhausted[turn_.variant] = done.exhausted;
     }
-    crew_.inStep([this] { switchOver(); });
-    if (over_ || crew_.stop()) {
+    team_.inStep([this] { switchOver(); });
+    if (over_ || team_.stop()) {
         return std::nullopt;
     }
     place->usageBegin = threadCpu();
@@ -117,7 +117,7 @@ void Turns::settleUsage(Account& account) const {
 }
 
 void Turns::switchOver() {
-    if (crew_.stop() || over_) {
+    if (team_.stop() || over_) {
         return;
     }
     if (!started_) {

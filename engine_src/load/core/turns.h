@@ -7,7 +7,7 @@
 //
 // Threads: each thread calls next() repeatedly. It ends the thread's part of the slice, waits for
 // the others, and returns the next slice. The last thread to arrive does the accounting
-// (Crew::inStep), so nothing else is locked; with one thread there is no lock at all.
+// (ThreadTeam::inStep), so nothing else is locked; with one thread there is no lock at all.
 
 #include <cstdint>
 #include <functional>
@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "load/core/cpu_clock.h"
-#include "load/core/crew.h"
 #include "load/core/load_error.h"
 #include "load/core/round_order.h"
 #include "load/core/thread_meter.h"
+#include "load/core/thread_team.h"
 
 namespace kv::load {
 
@@ -94,11 +94,11 @@ class Turns {
     /// ask for the first turn; a LoadError becomes a VariantFailure.
     using OpenClock = std::function<std::unique_ptr<CpuClock>(std::size_t variant)>;
 
-    /// Refers to `crew`, which outlives it.
-    Turns(Crew& crew, const TurnOptions& options, OpenClock openClock);
+    /// Refers to `team`, which outlives it.
+    Turns(ThreadTeam& team, const TurnOptions& options, OpenClock openClock);
     ~Turns();
 
-    /// Called by each thread of the crew; `done` is about its slice before (empty the first time).
+    /// Called by each thread of the team; `done` is about its slice before (empty the first time).
     /// Returns nothing when the load ends: time over, all variants exhausted, or stopped. If a
     /// slice is aborted, its whole round is in no log. Throws VariantFailure if a clock fails.
     std::optional<Turn> next(std::size_t thread, Done done);
@@ -130,7 +130,7 @@ class Turns {
     void closeSlice();
     void closeRound();
 
-    Crew& crew_;
+    ThreadTeam& team_;
     TurnOptions options_;
     OpenClock openClock_;
     std::vector<std::unique_ptr<CpuClock>> clocks_;

@@ -44,8 +44,8 @@ void switchOver(benchmark::State& state) {
     for (std::size_t i = 0; i < clocks; ++i) {
         servers.push_back(std::make_unique<Server>());
     }
-    Crew crew(1);
-    Turns turns(crew, {.variants = variants, .warmup = kNever},
+    ThreadTeam team(1);
+    Turns turns(team, {.variants = variants, .warmup = kNever},
                 [&](std::size_t variant) -> std::unique_ptr<CpuClock> {
                     if (variant >= clocks) {
                         return nullptr;

@@ -141,16 +141,16 @@ std::unique_ptr<CpuClock> noClock(std::size_t) {
 using Seen = std::vector<Turns::Turn>;
 
 struct Run {
-    CrewResult result;
+    RunResult result;
     std::vector<Seen> seen;  // by thread
 };
 
 /// Runs all turns; `slice` is the load of a thread.
-Run runTurns(Crew& crew, Turns& turns,
+Run runTurns(ThreadTeam& team, Turns& turns,
              const std::function<Turns::Done(std::size_t thread, const Turns::Turn&)>& slice) {
     Run run;
-    run.seen.resize(crew.threads());
-    run.result = crew.run(
+    run.seen.resize(team.threads());
+    run.result = team.run(
             [&](std::size_t thread) {
                 Turns::Done done;
                 while (const auto turn = turns.next(thread, done)) {
@@ -164,12 +164,12 @@ Run runTurns(Crew& crew, Turns& turns,
 
 TEST(Turns, EveryRoundHasEveryVariantOnceAndTheAccountsAddUp) {
     for (const std::size_t threads : {1U, 3U}) {
-        Crew crew(threads);
-        Turns turns(crew, {.variants = 4, .seed = 3},
+        ThreadTeam team(threads);
+        Turns turns(team, {.variants = 4, .seed = 3},
                     [](std::size_t variant) -> std::unique_ptr<CpuClock> {
                         return variant == 2 ? nullptr : std::make_unique<FakeClock>(0);
                     });
-        const auto run = runTurns(crew, turns, [](std::size_t thread, const Turns::Turn& turn) {
+        const auto run = runTurns(team, turns, [](std::size_t thread, const Turns::Turn& turn) {
             return Turns::Done{100 * turn.variant + thread, turn.round == 49};
         });
         EXPECT_EQ(run.result.failure, "");
@@ -218,12 +218,12 @@ TEST(Turns, EveryRoundHasEveryVariantOnceAndTheAccountsAddUp) {
 
 TEST(Turns, EverySliceRecordsWhoseCpuWasUsed) {
     for (const std::size_t threads : {1U, 3U}) {
-        Crew crew(threads);
+        ThreadTeam team(threads);
         // In each slice variant n uses 10^n, whichever variant the slice belongs to.
-        Turns turns(crew, {.variants = 3, .seed = 9}, [](std::size_t variant) {
+        Turns turns(team, {.variants = 3, .seed = 9}, [](std::size_t variant) {
             return std::make_unique<FakeClock>(0, variant == 0 ? 1 : variant == 1 ? 10 : 100);
         });
-        runTurns(crew, turns, [](std::size_t, const Turns::Turn& turn) {
+        runTurns(team, turns, [](std::size_t, const Turns::Turn& turn) {
             return Turns::Done{1, turn.round == 19};
         });
         EXPECT_EQ(turns.log(0).ownCpu, std::vector<Nanos>(20, 1));
@@ -238,13 +238,13 @@ TEST(Turns, EverySliceRecordsWhoseCpuWasUsed) {
 
 TEST(Turns, NothingIsLoadedInTheIdleTime) {
     constexpr Nanos kMilli = 1'000'000;
-    Crew crew(2);
-    Turns turns(crew, {.variants = 2, .seed = 9, .idle = 3 * kMilli},
+    ThreadTeam team(2);
+    Turns turns(team, {.variants = 2, .seed = 9, .idle = 3 * kMilli},
                 [](std::size_t variant) -> std::unique_ptr<CpuClock> {
                     return variant == 0 ? nullptr : std::make_unique<FakeClock>(0);
                 });
     const auto begin = nowNanos();
-    const auto run = runTurns(crew, turns, [](std::size_t, const Turns::Turn& turn) {
+    const auto run = runTurns(team, turns, [](std::size_t, const Turns::Turn& turn) {
         return Turns::Done{1, turn.round == 1};
     });
     EXPECT_GE(run.seen[0].front().begin - begin, 3 * kMilli);
@@ -255,11 +255,11 @@ TEST(Turns, NothingIsLoadedInTheIdleTime) {
 }
 
 TEST(Turns, ThreadsAreOnOneVariantAtATime) {
-    Crew crew(3);
-    Turns turns(crew, {.variants = 2, .seed = 1}, noClock);
+    ThreadTeam team(3);
+    Turns turns(team, {.variants = 2, .seed = 1}, noClock);
     std::array<std::atomic<int>, 2> inside{};
     std::atomic<int> mixed{0};
-    runTurns(crew, turns, [&](std::size_t thread, const Turns::Turn& turn) {
+    runTurns(team, turns, [&](std::size_t thread, const Turns::Turn& turn) {
         ++inside[turn.variant];
         if (thread == turn.round % 3) {
             std::this_thread::yield();
@@ -273,10 +273,10 @@ TEST(Turns, ThreadsAreOnOneVariantAtATime) {
 }
 
 TEST(Turns, WarmUpAndEndAreByTimeAndWholeRounds) {
-    Crew crew(1);
+    ThreadTeam team(1);
     constexpr Nanos kMilli = 1'000'000;
-    Turns turns(crew, {.variants = 2, .seed = 0, .warmup = 3 * kMilli, .end = 9 * kMilli}, noClock);
-    const auto run = runTurns(crew, turns, [](std::size_t, const Turns::Turn& turn) {
+    Turns turns(team, {.variants = 2, .seed = 0, .warmup = 3 * kMilli, .end = 9 * kMilli}, noClock);
+    const auto run = runTurns(team, turns, [](std::size_t, const Turns::Turn& turn) {
         while (nowNanos() < turn.begin + kMilli) {
         }
         return Turns::Done{1, false};
@@ -298,17 +298,17 @@ TEST(Turns, WarmUpAndEndAreByTimeAndWholeRounds) {
 }
 
 TEST(Turns, ALateEndStillMeasuresOneRound) {
-    Crew crew(2);
-    Turns turns(crew, {.variants = 2, .seed = 0, .warmup = 1, .end = 2}, noClock);
-    runTurns(crew, turns, [](std::size_t, const Turns::Turn&) { return Turns::Done{7, false}; });
+    ThreadTeam team(2);
+    Turns turns(team, {.variants = 2, .seed = 0, .warmup = 1, .end = 2}, noClock);
+    runTurns(team, turns, [](std::size_t, const Turns::Turn&) { return Turns::Done{7, false}; });
     EXPECT_EQ(turns.warmupRounds(), 1U);
     EXPECT_EQ(turns.log(1).ops, std::vector<std::uint64_t>{14});
 }
 
 TEST(Turns, ContinueUntilTheSlowestVariantIsExhausted) {
-    Crew crew(2);
-    Turns turns(crew, {.variants = 2, .seed = 5}, noClock);
-    runTurns(crew, turns, [](std::size_t, const Turns::Turn& turn) {
+    ThreadTeam team(2);
+    Turns turns(team, {.variants = 2, .seed = 5}, noClock);
+    runTurns(team, turns, [](std::size_t, const Turns::Turn& turn) {
         const std::uint64_t last = turn.variant == 0 ? 3 : 6;
         return Turns::Done{turn.round <= last ? 5U : 0U, turn.round >= last};
     });
@@ -319,12 +319,12 @@ TEST(Turns, ContinueUntilTheSlowestVariantIsExhausted) {
 TEST(Turns, AClockThatFailsEndsAllThreadsAndNamesTheVariant) {
     for (const std::size_t threads : {1U, 3U}) {
         for (const int failAt : {1, 6}) {
-            Crew crew(threads);
-            Turns turns(crew, {.variants = 3, .seed = 1},
+            ThreadTeam team(threads);
+            Turns turns(team, {.variants = 3, .seed = 1},
                         [&](std::size_t variant) -> std::unique_ptr<CpuClock> {
                             return std::make_unique<FakeClock>(variant == 1 ? failAt : 0);
                         });
-            const auto run = runTurns(crew, turns, [](std::size_t, const Turns::Turn&) {
+            const auto run = runTurns(team, turns, [](std::size_t, const Turns::Turn&) {
                 return Turns::Done{1, false};
             });
             EXPECT_EQ(run.result.failure, "clock is gone");
@@ -343,9 +343,9 @@ TEST(Turns, AClockThatFailsEndsAllThreadsAndNamesTheVariant) {
 
 TEST(Turns, AFailureInASliceBreaksItsRoundOff) {
     for (const std::size_t threads : {1U, 3U}) {
-        Crew crew(threads);
-        Turns turns(crew, {.variants = 2, .seed = 1}, noClock);
-        const auto run = runTurns(crew, turns, [&](std::size_t thread, const Turns::Turn& turn) {
+        ThreadTeam team(threads);
+        Turns turns(team, {.variants = 2, .seed = 1}, noClock);
+        const auto run = runTurns(team, turns, [&](std::size_t thread, const Turns::Turn& turn) {
             if (turn.round == 10 && turn.variant == 0 && thread == threads - 1) {
                 throw LoadError("lost");
             }

@@ -88,9 +88,9 @@ class Append {
   public:
     explicit Append(const AppendOptions& options)
         : options_(options),
-          crew_(options.threads),
+          team_(options.threads),
           variants_(options.group, options.connection),
-          turns_(crew_,
+          turns_(team_,
                  {.variants = variants_.size(),
                   .seed = options.group.roundSeed,
                   .idle = nanos(options.group.idle)},
@@ -102,8 +102,8 @@ class Append {
           keys_("AB_", 12, "_0"),
           results_(options.threads, std::vector<AppendResult>(variants_.size())) {}
 
-    CrewResult run(Json& report) {
-        auto result = crew_.run([this](std::size_t thread) { work(thread); }, [this] { tick(); });
+    RunResult run(Json& report) {
+        auto result = team_.run([this](std::size_t thread) { work(thread); }, [this] { tick(); });
         describe(report, result);
         return result;
     }
@@ -118,16 +118,16 @@ class Append {
 
     void work(std::size_t thread) {
         std::vector<std::unique_ptr<AppendServer>> servers;
-        for (std::size_t variant = 0; variant < variants_.size() && !crew_.stop(); ++variant) {
+        for (std::size_t variant = 0; variant < variants_.size() && !team_.stop(); ++variant) {
             servers.push_back(
                     variants_.with(variant, [&] { return connect(variants_[variant].session); }));
-            crew_.inStep();  // slots are filled one after the other
+            team_.inStep();  // slots are filled one after the other
         }
-        if (!crew_.stop()) {
+        if (!team_.stop()) {
             load(thread, servers);
         }
-        crew_.inStep();
-        if (!crew_.stop()) {
+        team_.inStep();
+        if (!team_.stop()) {
             update(thread, servers);
         }
     }
@@ -143,7 +143,7 @@ class Append {
         }
         return std::make_unique<AppendServer>(
                 RequestWriter(keys_, shape), std::move(sockets), std::move(opened.map),
-                crew_.stop(),
+                team_.stop(),
                 static_cast<Nanos>(options_.connection.opTimeout * static_cast<double>(kSecond)));
     }
 
@@ -164,7 +164,7 @@ class Append {
                            [&] { servers[variant]->link.drive(load, *results[variant].load); });
             return !load.complete();
         };
-        fillInTurns(variants_.size(), options_.group.roundSeed, crew_.stop(), fill);
+        fillInTurns(variants_.size(), options_.group.roundSeed, team_.stop(), fill);
     }
 
     void update(std::size_t thread, std::vector<std::unique_ptr<AppendServer>>& servers) {
@@ -262,7 +262,7 @@ class Append {
                                       sum.update ? sum.update->total().ops() : 0);
     }
 
-    void describe(Json& report, const CrewResult& result) const {
+    void describe(Json& report, const RunResult& result) const {
         report = {{"tool", "append"}, {"schema", 1}, {"options", optionsJson()}};
         if (variants_.group()) {
             std::vector<VariantReport> parts(variants_.size());
@@ -280,7 +280,7 @@ class Append {
     }
 
     const AppendOptions& options_;
-    Crew crew_;
+    ThreadTeam team_;
     Variants variants_;
     Turns turns_;
     std::vector<UpdateSlice> slices_;
@@ -293,7 +293,7 @@ class Append {
 
 }  // namespace
 
-CrewResult runAppend(const AppendOptions& options, Json& report) {
+RunResult runAppend(const AppendOptions& options, Json& report) {
     return Append(options).run(report);
 }
 

@@ -12,7 +12,7 @@ int run(int argc, const char* const* argv) {
     if (exit >= 0) {
         return exit;
     }
-    kv::load::Crew::blockSignals();
+    kv::load::ThreadTeam::blockSignals();
     nlohmann::ordered_json report;
     const auto result = kv::load::runAppend(options, report);
     return kv::load::finishTool("append", result, report);

@@ -91,18 +91,19 @@ void AppendTraffic::sendSet(std::uint64_t id) {
 }
 
 void AppendTraffic::onReadable(Channel& channel, Nanos now) {
-    Tally tally;
+    OpCounts opCounts;
     now_ = now;  // requests that follow from these answers leave with the flush below
     Pipe& pipe = pipes_[channel.index()];
     channel.drain(pipe.reader, [&](const protocol::Header& header) {
         channel.answered(1);
-        answer(pipe, header, now, tally);
+        answer(pipe, header, now, opCounts);
     });
-    recorder_.add(now, tally);
+    recorder_.add(now, opCounts);
     goOn();
 }
 
-void AppendTraffic::answer(Pipe& pipe, const protocol::Header& header, Nanos now, Tally& tally) {
+void AppendTraffic::answer(Pipe& pipe, const protocol::Header& header, Nanos now,
+                           OpCounts& opCounts) {
     const Request request = pipe.ring[pipe.answered & (pipe.ring.size() - 1)];
     const auto opcode =
             request.kind == OpKind::kGet ? protocol::Opcode::kGet : protocol::Opcode::kSet;
@@ -112,7 +113,7 @@ void AppendTraffic::answer(Pipe& pipe, const protocol::Header& header, Nanos now
     }
     ++pipe.answered;
     --inFlight_;
-    tally.count(request.kind, header.status());
+    opCounts.count(request.kind, header.status());
     recorder_.latency(request.kind, request.at, now, 1);
     if (header.status() == protocol::Status::kEtmpfail) {
         retryLater(request, now);
@@ -124,7 +125,7 @@ void AppendTraffic::answer(Pipe& pipe, const protocol::Header& header, Nanos now
         onStored(request.id, header.status() == protocol::Status::kSuccess);
         return;
     }
-    onGet(request.id, header, tally);
+    onGet(request.id, header, opCounts);
     if (!stopped_) {
         sendSet(request.id);  // after a miss as well: the value to store is known
     }
@@ -207,12 +208,12 @@ void AppendUpdate::startMore() {
     }
 }
 
-void AppendUpdate::onGet(std::uint64_t id, const protocol::Header& header, Tally& tally) {
+void AppendUpdate::onGet(std::uint64_t id, const protocol::Header& header, OpCounts& opCounts) {
     if (header.status() == protocol::Status::kSuccess) {
         const auto size =
                 header.bodyLength - header.extrasLength - header.keyLength - header.framingLength;
         if (size != documentSize(store_.fields(id))) {
-            ++tally.errors.other;  // the server lost or mixed up an update
+            ++opCounts.errors.other;  // the server lost or mixed up an update
         }
     }
 }

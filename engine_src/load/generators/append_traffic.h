@@ -54,7 +54,7 @@ class AppendTraffic : public Traffic {
     /// Starts work until nothing more may be started or no slot is free.
     virtual void startMore() = 0;
     virtual bool exhausted() const = 0;
-    virtual void onGet(std::uint64_t id, const protocol::Header& header, Tally& tally) = 0;
+    virtual void onGet(std::uint64_t id, const protocol::Header& header, OpCounts& opCounts) = 0;
     /// Called when the value of `id` is stored (or refused permanently).
     virtual void onStored(std::uint64_t id, bool stored) = 0;
     /// Returns the number of fields that a SET of `id` sends.
@@ -90,7 +90,7 @@ class AppendTraffic : public Traffic {
     Pipe& pipeOf(std::uint64_t id);
     bool flush();
     void remember(Pipe& pipe, std::uint64_t id, OpKind kind);
-    void answer(Pipe& pipe, const protocol::Header& header, Nanos now, Tally& tally);
+    void answer(Pipe& pipe, const protocol::Header& header, Nanos now, OpCounts& opCounts);
     void retryLater(const Request& request, Nanos now);
     void goOn();
 
@@ -122,7 +122,7 @@ class AppendLoad final : public AppendTraffic {
   protected:
     void startMore() override;
     bool exhausted() const override { return next_ == 0 || allowed_ == 0; }
-    void onGet(std::uint64_t, const protocol::Header&, Tally&) override {}
+    void onGet(std::uint64_t, const protocol::Header&, OpCounts&) override {}
     void onStored(std::uint64_t id, bool stored) override;
     std::uint32_t fieldsToSend(std::uint64_t id) const override { return store_.fields(id); }
 
@@ -143,7 +143,7 @@ class AppendUpdate final : public AppendTraffic {
   protected:
     void startMore() override;
     bool exhausted() const override { return drawsLeft_ == 0; }
-    void onGet(std::uint64_t id, const protocol::Header& header, Tally& tally) override;
+    void onGet(std::uint64_t id, const protocol::Header& header, OpCounts& opCounts) override;
     void onStored(std::uint64_t id, bool stored) override;
     std::uint32_t fieldsToSend(std::uint64_t id) const override { return store_.fields(id) + 1; }
 

@@ -314,7 +314,7 @@ class BatchTraffic final : public Traffic {
     }
 
     /// Compares the value of every n-th hit.
-    void verify(Lane& lane, const Asked& asked, const Reply& reply, Tally& tally) const {
+    void verify(Lane& lane, const Asked& asked, const Reply& reply, OpCounts& opCounts) const {
         if (verifyEvery_ == 0) {
             lane.toVerify = ~std::uint32_t{0};
             return;
@@ -328,14 +328,14 @@ class BatchTraffic final : public Traffic {
                             ": " + std::to_string(reply.value.size()) +
                             " bytes that this load does not write (--verify-every 0 accepts any)");
         }
-        ++tally.verified;
+        ++opCounts.verified;
     }
 
     template <bool kOneServer>
     void takeAnswers(Lane& lane, Channel& channel, Nanos now) {
         const std::size_t server = kOneServer ? 0 : channel.index() % servers_;
         std::uint32_t& expected = lane.expected[server];
-        Tally tally;
+        OpCounts opCounts;
         std::uint64_t gets = 0;
         std::uint64_t sets = 0;
         std::uint64_t answers = 0;
@@ -366,7 +366,7 @@ class BatchTraffic final : public Traffic {
                     place = in;
                 }
             }
-            tally.count(kind, status);
+            opCounts.count(kind, status);
             ++(kind == OpKind::kGet ? gets : sets);  // a DELETE takes the time of a write
             plan_.answered(lane.index, opaque, status, now);
             leaveBatch();
@@ -419,14 +419,14 @@ class BatchTraffic final : public Traffic {
             }
             if (reply.to == Reply::To::kGet && reply.status == protocol::Status::kSuccess &&
                 --lane.toVerify == 0) [[unlikely]] {
-                verify(lane, asked(opaque), reply, tally);
+                verify(lane, asked(opaque), reply, opCounts);
             }
             settle(opaque, asked(opaque).kind, reply.status);
         });
         record();
         inFlight_ -= answers;
         channel.answered(answers);
-        recorder_.add(now, tally);
+        recorder_.add(now, opCounts);
     }
 
     Plan& plan_;

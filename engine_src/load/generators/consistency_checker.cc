@@ -53,7 +53,7 @@ class ConsistencyChecker {
         }
     }
 
-    CrewResult run(Json& report) {
+    RunResult run(Json& report) {
         auto result = phases();
         const auto mixed = sum(mixed_);
         report = {{"tool", "consistency_checker"},
@@ -69,7 +69,7 @@ class ConsistencyChecker {
     }
 
   private:
-    CrewResult phases() {
+    RunResult phases() {
         auto result = learn();
         if (!result.interrupted && result.failure.empty()) {
             result = mix();  // a signal ends it
@@ -80,29 +80,29 @@ class ConsistencyChecker {
         return result;
     }
 
-    CrewResult learn() {
-        Crew crew(options_.threads);
+    RunResult learn() {
+        ThreadTeam team(options_.threads);
         learned_.resize(options_.threads);
-        return crew.run(
+        return team.run(
                 [&](std::size_t thread) {
                     workers_[thread]->connect();
                     drive(thread, learned_[thread],
-                          {What::kLearn, kNever, crew.stop(), learned_[thread].recorder});
-                    crew.inStep();
-                    if (options_.barrier && thread == 0 && !crew.stop()) {
+                          {What::kLearn, kNever, team.stop(), learned_[thread].recorder});
+                    team.inStep();
+                    if (options_.barrier && thread == 0 && !team.stop()) {
                         waitAtBarrier(*options_.barrier, options_.connection.session.timeout,
-                                      crew.stop());
+                                      team.stop());
                     }
                 },
                 [] {});
     }
 
-    CrewResult mix() {
-        Crew crew(options_.threads);
+    RunResult mix() {
+        ThreadTeam team(options_.threads);
         mixed_.resize(options_.threads);
-        return crew.run(
+        return team.run(
                 [&](std::size_t thread) {
-                    const Nanos start = crew.inStep([&] {
+                    const Nanos start = team.inStep([&] {
                         if (!options_.begun.empty()) {
                             writeTime(options_.begun);
                         }
@@ -111,18 +111,18 @@ class ConsistencyChecker {
                     part.recorder = Recorder(start, nanos(options_.ramp));
                     const Nanos end =
                             options_.duration > 0 ? start + nanos(options_.duration) : kNever;
-                    drive(thread, part, {What::kMix, end, crew.stop(), part.recorder});
+                    drive(thread, part, {What::kMix, end, team.stop(), part.recorder});
                 },
                 [] {});
     }
 
-    CrewResult check() {
-        Crew crew(options_.threads);
+    RunResult check() {
+        ThreadTeam team(options_.threads);
         checked_.resize(options_.threads);
-        return crew.run(
+        return team.run(
                 [&](std::size_t thread) {
                     drive(thread, checked_[thread],
-                          {What::kCheck, kNever, crew.stop(), checked_[thread].recorder});
+                          {What::kCheck, kNever, team.stop(), checked_[thread].recorder});
                 },
                 [] {});
     }
@@ -236,7 +236,7 @@ class ConsistencyChecker {
 
 }  // namespace
 
-CrewResult runConsistencyChecker(const ConsistencyCheckerOptions& options, Json& report) {
+RunResult runConsistencyChecker(const ConsistencyCheckerOptions& options, Json& report) {
     return ConsistencyChecker(options).run(report);
 }
 

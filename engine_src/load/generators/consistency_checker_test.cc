@@ -14,9 +14,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "load/core/crew.h"
+#include "load/core/thread_team.h"
 #include "load/generators/pillowfight.h"
 #include "load/protocols/fake_server.h"
+#include "load/protocols/key_codec.h"
 
 namespace kv::load::consistency_checker_test {
 namespace {
@@ -30,7 +31,8 @@ constexpr std::uint64_t kItems = 1003;
 class Cluster {
   public:
     explicit Cluster(std::size_t count, FakeServerOptions options = {}) {
-        Crew::blockSignals();  // before there are threads: only consistency_checker handles SIGTERM
+        // Before there are threads: only consistency_checker handles SIGTERM.
+        ThreadTeam::blockSignals();
         options.documents = documents;
         for (std::size_t n = 0; n < count; ++n) {
             servers.push_back(std::make_unique<FakeServer>(options));

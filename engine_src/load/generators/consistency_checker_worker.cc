@@ -328,11 +328,11 @@ void ConsistencyCheckerWorker::complete(Lane& lane, const Op& op, OpKind kind, S
     lane.busy[op.key - lane.first] = false;
     --lane.unanswered;
     lastService_ = now;
-    Tally tally;
-    tally.count(kind, status);
+    OpCounts opCounts;
+    opCounts.count(kind, status);
     phase.recorder.latency(kind, op.at, now, 1);
-    phase.recorder.add(now, tally);
-    if (phase.what == ConsistencyCheckerPhase::What::kMix && tally.errors.total() == 0) {
+    phase.recorder.add(now, opCounts);
+    if (phase.what == ConsistencyCheckerPhase::What::kMix && opCounts.errors.total() == 0) {
         const auto milli =
                 static_cast<std::size_t>(std::max<Nanos>(now - phase.recorder.start(), 0) / kMilli);
         perMilli_.resize(std::max(perMilli_.size(), milli + 1));

@@ -59,7 +59,7 @@ void add(Protocol protocol) {
 }  // namespace kv::load
 
 int main(int argc, char** argv) {
-    kv::load::Crew::blockSignals();
+    kv::load::ThreadTeam::blockSignals();
     using kv::load::Protocol;
     for (const auto protocol : {Protocol::kCouchbase, Protocol::kBinary, Protocol::kText,
                                 Protocol::kMeta, Protocol::kResp2, Protocol::kResp3}) {

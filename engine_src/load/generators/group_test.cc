@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 // NOLINTNEXTLINE(bugprone-exception-escape): of the JSON's implicit members
 struct Outcome {
-    CrewResult result;
+    RunResult result;
     Json report;
 
     const Json& group() const { return report["group"]; }
@@ -320,7 +320,7 @@ TEST(Group, AVariantThatCannotBeReachedOrMeasuredIsNamed) {
 TEST(Group, ASignalEndsTheRunWithTheRoundsSoFar) {
     sigset_t before;
     ::pthread_sigmask(SIG_BLOCK, nullptr, &before);
-    Crew::blockSignals();
+    ThreadTeam::blockSignals();
     {
         FakeServer one;
         FakeServer two;

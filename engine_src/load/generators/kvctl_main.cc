@@ -18,9 +18,9 @@
 #include "load/core/barrier.h"
 #include "load/core/clock.h"
 #include "load/core/clock_server.h"
-#include "load/core/crew.h"
 #include "load/core/host_topology.h"
 #include "load/core/load_error.h"
+#include "load/core/thread_team.h"
 #include "load/generators/common_options.h"
 #include "load/generators/sampler.h"
 #include "load/protocols/cluster_admin.h"
@@ -211,7 +211,7 @@ int run(int argc, const char* const* argv) {
         return kv::load::kExitOk;
     }
     if (sample->parsed() || clocks->parsed() || barrier->parsed()) {
-        kv::load::Crew::blockSignals();
+        kv::load::ThreadTeam::blockSignals();
     }
     if (clocks->parsed()) {
         serveClocks(listen, flags.session.password, pids);

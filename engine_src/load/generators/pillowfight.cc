@@ -29,7 +29,7 @@ namespace {
 struct VariantResult {
     Recorder recorder{0, 0};
     std::optional<bool> measuring;  // content of the recorder: warm-up or measured; empty: nothing
-    Tally warmup;
+    OpCounts warmup;
     std::uint64_t overdue = 0;
 
     /// Begins a turn: warm-up and measured rounds are recorded separately.
@@ -103,9 +103,9 @@ class Pillowfight {
   public:
     explicit Pillowfight(const PillowfightOptions& options)
         : options_(options),
-          crew_(options.threads),
+          team_(options.threads),
           variants_(options.group, options.connection),
-          turns_(crew_, turnOptions(options, variants_), variants_.openClock()),
+          turns_(team_, turnOptions(options, variants_), variants_.openClock()),
           keys_(options.keyPrefix, options.minKeySize, options.maxKeySize,
                 {options.access.seed, options.share}, options.keyDraws),
           values_(options.json ? ValueSource::Kind::kJson : ValueSource::Kind::kBinary,
@@ -114,8 +114,8 @@ class Pillowfight {
                                     : ValueSource::Sizes::kUniform),
           results_(options.threads) {}
 
-    CrewResult run(Json& report) {
-        auto result = crew_.run([this](std::size_t thread) { work(thread); }, [this] { tick(); });
+    RunResult run(Json& report) {
+        auto result = team_.run([this](std::size_t thread) { work(thread); }, [this] { tick(); });
         describe(report, result);
         return result;
     }
@@ -138,24 +138,24 @@ class Pillowfight {
 
     void work(std::size_t thread) {
         if (thread == 0) {
-            variants_.detectProtocols(crew_.stop());
+            variants_.detectProtocols(team_.stop());
         }
-        crew_.inStep();
+        team_.inStep();
         std::vector<std::unique_ptr<Target>> servers;
-        for (std::size_t variant = 0; variant < variants_.size() && !crew_.stop(); ++variant) {
+        for (std::size_t variant = 0; variant < variants_.size() && !team_.stop(); ++variant) {
             servers.push_back(
                     variants_.with(variant, [&] { return connect(variants_[variant].session); }));
-            crew_.inStep();  // slots are filled one after the other
+            team_.inStep();  // slots are filled one after the other
         }
-        if (!options_.noPopulation && !crew_.stop()) {
+        if (!options_.noPopulation && !team_.stop()) {
             populate(thread, servers);
         }
-        crew_.inStep();
-        if (options_.barrier && thread == 0 && !crew_.stop()) {
-            waitAtBarrier(*options_.barrier, options_.connection.session.timeout, crew_.stop());
+        team_.inStep();
+        if (options_.barrier && thread == 0 && !team_.stop()) {
+            waitAtBarrier(*options_.barrier, options_.connection.session.timeout, team_.stop());
         }
-        crew_.inStep();
-        if (!options_.populateOnly && !crew_.stop()) {
+        team_.inStep();
+        if (!options_.populateOnly && !team_.stop()) {
             access(thread, servers);
         }
     }
@@ -164,7 +164,7 @@ class Pillowfight {
         sessionOptions.json = options_.json;
         auto opened = openServer(sessionOptions, options_.vbuckets, options_.connections);
         auto codec = codecFor(sessionOptions.protocol, opened);
-        return std::make_unique<Target>(std::move(codec), std::move(opened), crew_.stop(),
+        return std::make_unique<Target>(std::move(codec), std::move(opened), team_.stop(),
                                         nanos(options_.connection.opTimeout));
     }
 
@@ -231,7 +231,7 @@ class Pillowfight {
             });
             return !load.plan.exhausted();
         };
-        fillInTurns(variants_.size(), options_.group.roundSeed, crew_.stop(), fill);
+        fillInTurns(variants_.size(), options_.group.roundSeed, team_.stop(), fill);
     }
 
     void access(std::size_t thread, std::vector<std::unique_ptr<Target>>& servers) {
@@ -360,7 +360,7 @@ class Pillowfight {
         return sum;
     }
 
-    void describe(Json& report, const CrewResult& result) const {
+    void describe(Json& report, const RunResult& result) const {
         report = {{"tool", "pillowfight"}, {"schema", 1}, {"options", optionsJson()}};
         variants_.group() ? describeGroup(report) : describeServer(report);
         addEnding(report, result);
@@ -385,7 +385,7 @@ class Pillowfight {
             part["client"] = clientJson(variantCpu(turns_, options_.threads, variant),
                                         seconds(turns_.log(variant).inTurn()),
                                         access ? access->recorder.total().ops() : 0);
-            parts.push_back({std::move(part), access ? access->warmup : Tally{}});
+            parts.push_back({std::move(part), access ? access->warmup : OpCounts{}});
         }
         addGroup(report, variants_, turns_, options_.threads, {{"slice_s", options_.slice}},
                  options_.group.roundSeed, std::move(parts));
@@ -400,7 +400,7 @@ class Pillowfight {
     }
 
     const PillowfightOptions& options_;
-    Crew crew_;
+    ThreadTeam team_;
     Variants variants_;
     Turns turns_;
     DrawnKeys keys_;
@@ -412,7 +412,7 @@ class Pillowfight {
 
 }  // namespace
 
-CrewResult runPillowfight(const PillowfightOptions& options, Json& report) {
+RunResult runPillowfight(const PillowfightOptions& options, Json& report) {
     return Pillowfight(options).run(report);
 }
 

@@ -2,13 +2,13 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "load/core/crew.h"
+#include "load/core/thread_team.h"
 #include "load/generators/pillowfight_options.h"
 
 namespace kv::load {
 
 /// Runs a whole pillowfight: connect, populate, mixed phase, report. Fills `report` with the
 /// measurements even if it was interrupted or failed; the result tells which.
-CrewResult runPillowfight(const PillowfightOptions& options, nlohmann::ordered_json& report);
+RunResult runPillowfight(const PillowfightOptions& options, nlohmann::ordered_json& report);
 
 }  // namespace kv::load

@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 // NOLINTNEXTLINE(bugprone-exception-escape): of the JSON's implicit members
 struct Outcome {
-    CrewResult result;
+    RunResult result;
     Json report;
 };
 

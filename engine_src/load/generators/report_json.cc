@@ -58,7 +58,7 @@ Json seriesJson(const Recorder& recorder) {
 }
 
 Json phaseJson(const Recorder& recorder, std::optional<Nanos> inTurn) {
-    const Tally& total = recorder.total();
+    const OpCounts& total = recorder.total();
     Json phase{{"ops", total.ops()},
                {"gets", total.gets},
                {"sets", total.sets},

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "load/core/crew.h"
 #include "load/core/recorder.h"
+#include "load/core/thread_team.h"
 
 namespace kv::load {
 

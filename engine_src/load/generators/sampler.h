@@ -22,8 +22,8 @@ struct SamplerOptions {
 };
 
 /// Takes a sample at once and then every interval (on a fixed grid, without drift) until SIGTERM or
-/// SIGINT, which must be blocked (Crew::blockSignals); then takes one last sample and returns.
-/// Throws LoadError if the server is gone or the file cannot be written.
+/// SIGINT, which must be blocked (ThreadTeam::blockSignals); then takes one last sample and
+/// returns. Throws LoadError if the server is gone or the file cannot be written.
 void runSampler(Client& client, const SamplerOptions& options);
 
 /// Returns the numeric figures of a STAT group, without text.

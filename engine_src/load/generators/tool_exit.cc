@@ -7,7 +7,7 @@
 
 namespace kv::load {
 
-int finishTool(const char* tool, const CrewResult& result, const nlohmann::ordered_json& report) {
+int finishTool(const char* tool, const RunResult& result, const nlohmann::ordered_json& report) {
     std::cout << report.dump() << std::endl;
     if (!result.failure.empty()) {
         std::cerr << tool << ": " << result.failure << "\n";

@@ -161,7 +161,7 @@ void addGroup(Json& report, const Variants& variants, const Turns& turns, std::s
     report["client"] = clientJson(wholeCpu(turns, threads), seconds(turns.measuredTime()), ops);
 }
 
-void addEnding(Json& report, const CrewResult& result) {
+void addEnding(Json& report, const RunResult& result) {
     if (result.interrupted) {
         report["interrupted"] = true;
     }

@@ -69,7 +69,7 @@ struct Connected {
 /// One variant's part of a group's report.
 struct VariantReport {  // NOLINT(bugprone-exception-escape): of the JSON's implicit members
     nlohmann::ordered_json report;  // as of a single server
-    Tally warmup;
+    OpCounts warmup;
 };
 
 /// Returns the CPU time of each thread in the variant's measured slices.
@@ -84,6 +84,6 @@ void addGroup(nlohmann::ordered_json& report, const Variants& variants, const Tu
               std::vector<VariantReport> reports);
 
 /// Adds "interrupted", "failure" and "failed_variant" if they apply.
-void addEnding(nlohmann::ordered_json& report, const CrewResult& result);
+void addEnding(nlohmann::ordered_json& report, const RunResult& result);
 
 }  // namespace kv::load

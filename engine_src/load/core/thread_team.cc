@@ -1,4 +1,4 @@
-#include "load/core/crew.h"
+#include "load/core/thread_team.h"
 
 #include <sys/resource.h>
 
@@ -31,12 +31,12 @@ CpuTime threadCpu() {
     return {toSeconds(usage.ru_utime), toSeconds(usage.ru_stime)};
 }
 
-void Crew::blockSignals() {
+void ThreadTeam::blockSignals() {
     const auto set = endSignals();
     ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-Nanos Crew::inStep(const std::function<void()>& last) {
+Nanos ThreadTeam::inStep(const std::function<void()>& last) {
     if (threads_ == 1) {
         last();
         return nowNanos();
@@ -53,14 +53,14 @@ Nanos Crew::inStep(const std::function<void()>& last) {
     return roundStart_;
 }
 
-void Crew::release() {
+void ThreadTeam::release() {
     ++round_;
     waiting_ = 0;
     roundStart_ = nowNanos();
     step_.notify_all();
 }
 
-void Crew::leave() {
+void ThreadTeam::leave() {
     const std::lock_guard lock(mutex_);
     if (--running_ != 0 && waiting_ == running_) {  // no other thread is awaited
         release();
@@ -68,9 +68,9 @@ void Crew::leave() {
     ended_.notify_all();
 }
 
-CrewResult Crew::run(const std::function<void(std::size_t)>& body,
-                     const std::function<void()>& onTick) {
-    CrewResult result;
+RunResult ThreadTeam::run(const std::function<void(std::size_t)>& body,
+                          const std::function<void()>& onTick) {
+    RunResult result;
     running_ = threads_;
     std::vector<std::thread> threads;
     threads.reserve(threads_);

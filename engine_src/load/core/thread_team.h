@@ -32,15 +32,15 @@ struct CpuTime {
 CpuTime threadCpu();
 
 /// How a run ended.
-struct CrewResult {
+struct RunResult {
     bool interrupted = false;  // SIGINT or SIGTERM
     std::string failure;       // the error of the first failing thread; empty if none failed
     std::exception_ptr cause;  // of that failure
 };
 
-class Crew {
+class ThreadTeam {
   public:
-    explicit Crew(std::size_t threads) : threads_(threads) {}
+    explicit ThreadTeam(std::size_t threads) : threads_(threads) {}
 
     std::size_t threads() const noexcept { return threads_; }
     const std::atomic<bool>& stop() const noexcept { return stop_; }
@@ -57,8 +57,8 @@ class Crew {
     /// Runs body(0) .. body(threads - 1), each on its own thread, and waits for them. Calls
     /// onTick() about once a second during that time. SIGINT and SIGTERM, which must be blocked in
     /// the calling thread (blockSignals), set stop(); an exception in a body does as well.
-    CrewResult run(const std::function<void(std::size_t)>& body,
-                   const std::function<void()>& onTick);
+    RunResult run(const std::function<void(std::size_t)>& body,
+                  const std::function<void()>& onTick);
 
     /// Call it in main() before anything starts threads.
     static void blockSignals();
