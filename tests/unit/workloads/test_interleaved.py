@@ -1,0 +1,94 @@
+"""Metrics of variants whose load is interleaved: throughput, and the parts of the time per operation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfrunner.measure.turns import Turns
+from perfrunner.workloads import pillowfight
+from perfrunner.workloads.metrics import driven_interleaved
+from tests.support.recording import COST, PILLOWFIGHT, RecordingBench, RecordingGroup, turns
+
+
+def test_throughput_side_by_side_is_robust_and_has_its_totals_beside_it() -> None:
+    bench = RecordingGroup(RecordingBench(), RecordingBench(), turns=turns([100, 50]))
+    base, other = pillowfight.run(bench, PILLOWFIGHT)
+    assert base.metrics["ops_per_s"] == pytest.approx(100)
+    assert other.metrics["ops_per_s"] == pytest.approx(50)
+    assert other.metrics["ops_per_s_total"] == pytest.approx(50 * 40 / 49)
+    assert (base.metrics["slow_slices"], other.metrics["slow_slices"]) == (0, 2.5)
+    assert base.metrics["server_cpu_us_per_op"] == pytest.approx(2.0)
+    assert base.metrics["client_cpu_us_per_op"] == pytest.approx(0.5)
+    assert base.check is not None
+    assert (base.check.client, base.check.server) == (4030, 4030)
+    assert base.report is not None
+    assert base.report.prepare is not None
+    assert base.report.prepare.misses == 2, "the warm-up's misses count"
+    assert base.facts == {
+        "slice": 0.002,
+        "rounds": 40,
+        "warmup_rounds": 3,
+        "round_seed": 5,
+        "load_s": 40.0,  # in turn, and measured
+        "latency_ops": {"get": 100, "set": 100},
+    }
+
+
+def with_clocks(found: Turns, *, idle_cpu_ns: int | None = None) -> Turns:
+    """Every slice uses 150 of its server's 200 µs; 30 µs of others; the load lasts 100 s."""
+    variants = tuple(
+        replace(
+            variant,
+            idle_cpu_ns=idle_cpu_ns,
+            slices=replace(
+                variant.slices,
+                own_cpu_ns=np.full(len(variant.slices.ops), 150_000),
+                foreign_cpu_ns=np.full(len(variant.slices.ops), 30_000),
+            ),
+        )
+        for variant in found.variants
+    )
+    return replace(found, variants=variants, seconds=100.0, idle_s=0.2)
+
+
+def test_the_parts_of_the_time_per_operation_add_up() -> None:
+    base, _ = driven_interleaved(with_clocks(turns([100, 50])), 0)
+    metrics = base.metrics
+    assert metrics["own_cpu_us_per_op"] == pytest.approx(1.5)
+    assert metrics["foreign_cpu_us_per_op"] == pytest.approx(0.3)
+    parts = (
+        "own_cpu_us_per_op",
+        "foreign_cpu_us_per_op",
+        "client_cpu_us_per_op",
+        "waiting_us_per_op",
+    )
+    time = COST.threads * 1e6 / metrics["ops_per_s_total"]
+    assert sum(metrics[name] for name in parts) == pytest.approx(time)
+
+
+def test_background_work_is_charged_to_whose_load_caused_it() -> None:
+    base, _ = driven_interleaved(with_clocks(turns([100, 50])), 0)
+    assert base.metrics["background_cpu_us_per_op"] == pytest.approx(0.5)
+    assert base.metrics["total_cpu_us_per_op"] == pytest.approx(2.0)
+    assert base.metrics["background_cpu_ms_per_s"] == pytest.approx(2.0 / (100 - 40))
+
+
+def test_work_that_is_done_without_load_is_charged_once() -> None:
+    """Of 2 ms outside the slices, in 60 s, 1.5 ms would have been used without any load."""
+    idle = with_clocks(turns([100, 50]), idle_cpu_ns=5_000)
+    base, _ = driven_interleaved(idle, 0)
+    assert base.metrics["idle_cpu_ms_per_s"] == pytest.approx(0.025)
+    assert base.metrics["background_cpu_us_per_op"] == pytest.approx(0.5 * 0.25)
+    assert base.metrics["total_cpu_us_per_op"] == pytest.approx(1.5 + 0.5 * 0.25)
+    busy, _ = driven_interleaved(with_clocks(turns([100, 50]), idle_cpu_ns=10**9), 0)
+    assert busy.metrics["total_cpu_us_per_op"] == pytest.approx(1.5), (
+        "never less than in its slices"
+    )
+
+
+def test_without_all_clocks_there_are_no_parts() -> None:
+    base, _ = driven_interleaved(turns([100, 50]), 0)
+    assert "total_cpu_us_per_op" not in base.metrics
