@@ -166,7 +166,7 @@ def _names(ctx: click.Context, key: str) -> list[str]:
 
 
 def _profiles(ctx: click.Context) -> Iterator[tuple[str, str]]:
-    from perfrunner.spec.profiles import profile_names
+    from perfrunner.spec.assemble import profile_names
 
     path = _given(ctx, "spec_path")
     yield from ((name, "") for name in (profile_names(Path(path).expanduser()) if path else ()))

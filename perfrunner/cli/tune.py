@@ -45,7 +45,7 @@ def tune(cluster: Path | None, engine_cpus: str | None) -> None:
     """
     from perfrunner.hosts.tuning import BY_HAND, summarized
     from perfrunner.hosts.tuning import tune as tune_host
-    from perfrunner.spec.cpus import parse_cpus
+    from perfrunner.spec.units import parse_cpus
 
     try:
         cpus = parse_cpus(engine_cpus) if engine_cpus else ""

@@ -11,8 +11,8 @@ from perfrunner.cli.options import cluster_option, json_option, set_option
 from perfrunner.cli.output import print_json
 from perfrunner.cli.request import find_engine_source
 from perfrunner.errors import EXIT_USAGE, SpecError
+from perfrunner.spec.assemble import profile_names
 from perfrunner.spec.includes import shown
-from perfrunner.spec.profiles import profile_names
 
 
 @click.command(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from perfrunner.hosts import scripts
-from perfrunner.spec.cpus import cpu_numbers
+from perfrunner.spec.units import cpu_numbers
 
 if TYPE_CHECKING:
     from perfrunner.hosts.shell import ShellTransport

@@ -16,7 +16,7 @@ from typing import Any
 from perfrunner.errors import HostError
 from perfrunner.hosts import scripts
 from perfrunner.hosts.host import Host
-from perfrunner.spec.cpus import cpu_list, cpu_numbers
+from perfrunner.spec.units import cpu_list, cpu_numbers
 
 STATE = "tuned.json"
 BY_HAND = "perfrunner tune"  # the owner of changes that no run restores

@@ -1,4 +1,9 @@
-"""Define a resolved source and the distance between two of them, and convert both to an experiment's facts."""
+"""Define a resolved source and the distance between two of them, and convert both to an experiment's facts.
+
+A source has an interface number, in engine_src/INTERFACE: it covers the flags, the STAT keys, the output of the load
+tools and the slices of a benchmark. Every change that breaks them increments it. A source without the file predates it
+and has interface 1.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from perfrunner.errors import UsageError
 
 FACT = "sources"  # the key of Sources.record() in an experiment's facts
 IN_USE = "engine source"  # the name of the source that a variant without `source` is built from
@@ -120,3 +127,47 @@ def distance_of(record: Mapping[str, Any]) -> Distance:
     changed = tuple((str(n), int(a), int(r)) for n, a, r in record.get("changed") or ())
     rest = {k: v for k, v in record.items() if k not in ("changed", "log")}
     return Distance(**rest, log=tuple(record.get("log") or ()), changed=changed)
+
+
+INTERFACE_FILE = "INTERFACE"
+INTERFACE_BEFORE_FILE = 1
+SUPPORTED = range(1, 4)
+TOOLS_FROM = (
+    3  # from this version on, pillowfight reads the CPU clocks of all variants, and takes --idle
+)
+
+
+def interface_of(source: Path) -> int:
+    """Return the interface number of a source. Raises UsageError when the file holds no number."""
+    path = source / INTERFACE_FILE
+    if not path.is_file():
+        return INTERFACE_BEFORE_FILE
+    text = path.read_text(encoding="utf-8").split("\n", maxsplit=1)[0].strip()
+    if not text.isdigit():
+        raise UsageError(f"{path}: expected a number, got {text[:40]!r}")
+    return int(text)
+
+
+def check_interface(source: ResolvedSource) -> None:
+    """Raise UsageError for an engine that this perfrunner cannot drive."""
+    if source.interface in SUPPORTED:
+        return
+    least, most = SUPPORTED.start, SUPPORTED.stop - 1
+    older = source.interface < least
+    raise UsageError(
+        f"{source.text} has interface {source.interface} ({INTERFACE_FILE}); this perfrunner drives {least} to {most}",
+        "use the perfrunner version of that source" if older else "use a newer perfrunner",
+    )
+
+
+def check_tools(source: ResolvedSource) -> None:
+    """Raise UsageError for a source whose load tools this perfrunner cannot use.
+
+    The sources of variants may be older than that of the tools.
+    """
+    if source.interface < TOOLS_FROM:
+        raise UsageError(
+            f"{source.text} has interface {source.interface} ({INTERFACE_FILE}); "
+            f"this perfrunner needs load tools of {TOOLS_FROM} or later",
+            "build the tools from a newer --engine-src, and use this source as the `source` of a variant",
+        )

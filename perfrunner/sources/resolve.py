@@ -18,14 +18,16 @@ from perfrunner.build.identity import content_hash, is_source
 from perfrunner.build.snapshot import Snapshot, find_snapshot, take_snapshot
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.sources.git import Commit, GitError, Repository, changes
-from perfrunner.sources.interface import check_interface, check_tools, interface_of
 from perfrunner.sources.model import (
     IN_USE,
     MOST_LINES,
     Distance,
     ResolvedSource,
     as_record,
+    check_interface,
+    check_tools,
     distance_of,
+    interface_of,
     source_of,
 )
 from perfrunner.sources.switches import check_switches

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 from perfrunner.spec.metrics import check_metric
 from perfrunner.spec.units import (
     parse_count,
+    parse_cpus,
     parse_duration,
     parse_percent,
     parse_share,
@@ -97,3 +98,4 @@ PositiveCount = Annotated[int, BeforeValidator(parse_count), Field(ge=1)]
 Size = Annotated[int, BeforeValidator(parse_size)]
 Share = Annotated[float, BeforeValidator(parse_share)]
 Percent = Annotated[float, BeforeValidator(parse_percent)]
+Cpus = Annotated[str, BeforeValidator(parse_cpus)]

@@ -11,6 +11,7 @@ from perfrunner.domain import NO_BUCKET, Case
 from perfrunner.spec.base import (
     BucketType,
     Count,
+    Cpus,
     ExperimentName,
     ListAsTuple,
     MetricId,
@@ -25,13 +26,12 @@ from perfrunner.spec.base import (
     matching,
 )
 from perfrunner.spec.cluster import ClusterSpec
-from perfrunner.spec.cpus import AUTO, Cpus
 from perfrunner.spec.expected_gains import ExpectedGain
 from perfrunner.spec.metrics import METRICS, OF_A_STORE, is_metric, metric_type
 from perfrunner.spec.preconditions import check_precondition
 from perfrunner.spec.published import PublishedValues
 from perfrunner.spec.suggest import expected_name
-from perfrunner.spec.units import number_of, parse_share
+from perfrunner.spec.units import AUTO, number_of, parse_share
 from perfrunner.spec.variant import ParamName, ParamValue, Variant, check_params
 from perfrunner.spec.workloads import PillowfightSpec, Schedule, ToolWorkload, Workload
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from perfrunner.build.place import Platform
 from perfrunner.hosts import scripts
 from perfrunner.hosts.facts import usable_cpus, usable_memory, work_dir_problem
-from perfrunner.spec.cpus import cpu_numbers
+from perfrunner.spec.units import cpu_numbers
 
 if TYPE_CHECKING:
     from perfrunner.hosts import Host

@@ -21,7 +21,7 @@ from perfrunner.experiment.trial.placement import Credentials, Placement
 from perfrunner.hosts import Host, data_address, destination_of, open_host
 from perfrunner.hosts.tuning import BY_HAND, restore, summarized, tune, tuned_by
 from perfrunner.spec.cluster import LOOPBACK, ClusterSpec, HostSpec
-from perfrunner.spec.cpus import ANY, AUTO
+from perfrunner.spec.units import ANY, AUTO
 
 _WARNED_AT_START = ("governor", "load", "clock source", "disk")
 REGAIN_EVERY_S = 1.0

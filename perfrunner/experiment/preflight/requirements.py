@@ -11,8 +11,8 @@ from perfrunner.experiment.preflight.health import Finding
 from perfrunner.experiment.trial.placement import client_python
 from perfrunner.hosts import Host, scripts
 from perfrunner.hosts.extra import require_sdk
-from perfrunner.spec.cpus import ANY, AUTO, cpu_numbers
 from perfrunner.spec.model import Spec
+from perfrunner.spec.units import ANY, AUTO, cpu_numbers
 from perfrunner.spec.workloads import SdkSpec, ToolWorkload
 
 CPUS_SUBJECT = "named CPUs"

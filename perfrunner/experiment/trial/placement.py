@@ -23,8 +23,8 @@ from perfrunner.domain import TrialKey, TrialStatus
 from perfrunner.errors import HostError, TrialError
 from perfrunner.hosts.process import ExitStatus
 from perfrunner.hosts.transport import Transport
-from perfrunner.spec.cpus import ANY, AUTO, cpu_list, cpu_numbers
 from perfrunner.spec.model import Spec
+from perfrunner.spec.units import ANY, AUTO, cpu_list, cpu_numbers
 
 if TYPE_CHECKING:
     from perfrunner.experiment.trial.command_server import ServerCommand

@@ -18,7 +18,7 @@ from perfrunner.experiment.trial.reproduce import ScriptRecorder, VariantRecorde
 from perfrunner.hosts.process import ProcessHandle, whole_environment
 from perfrunner.hosts.transport import CommandTimeout, Transport
 from perfrunner.measure.microbench import Conducted, parse_conducted
-from perfrunner.spec.cpus import ANY, AUTO, cpu_numbers
+from perfrunner.spec.units import ANY, AUTO, cpu_numbers
 from perfrunner.spec.variant import Variant
 from perfrunner.workloads.bench import Slicing
 

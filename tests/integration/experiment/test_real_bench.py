@@ -17,9 +17,9 @@ from perfrunner.experiment.trial.tool import ToolBench, ToolGroupBench
 from perfrunner.hosts import open_host
 from perfrunner.spec import load_spec
 from perfrunner.spec.allocator import AllocatorSpec
+from perfrunner.spec.assemble import profile_names
 from perfrunner.spec.cluster import HostSpec
 from perfrunner.spec.metrics import is_metric
-from perfrunner.spec.profiles import profile_names
 from perfrunner.spec.variant import Variant
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
 from perfrunner.workloads import latency, microbench

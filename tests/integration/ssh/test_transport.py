@@ -24,7 +24,7 @@ from perfrunner.hosts import (
 )
 from perfrunner.hosts.process import BASE_ENVIRONMENT
 from perfrunner.hosts.transport import Raw
-from perfrunner.spec.cpus import cpu_numbers
+from perfrunner.spec.units import cpu_numbers
 
 pytestmark = pytest.mark.integration
 

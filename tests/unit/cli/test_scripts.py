@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.cli.run import command
-from perfrunner.spec.profiles import profile_names
+from perfrunner.spec.assemble import profile_names
 
 ROOT = Path(__file__).parents[3]
 SPECS = ROOT / "specs" / "experiments"

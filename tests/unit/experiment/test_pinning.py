@@ -6,7 +6,7 @@ import pytest
 
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.placement import Cpu, CpuSets, choose, pinned
-from perfrunner.spec.cpus import cpu_numbers
+from perfrunner.spec.units import cpu_numbers
 
 
 def cores(count: int, threads: int = 1, packages: int = 1) -> list[Cpu]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfrunner.spec.cpus import cpu_list, cpu_numbers, parse_cpus
+from perfrunner.spec.units import cpu_list, cpu_numbers, parse_cpus
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from perfrunner.cli import main
 from perfrunner.errors import SpecError
 from perfrunner.experiment.session import differences, resolved
 from perfrunner.spec import load_spec
-from perfrunner.spec.profiles import profile_names
+from perfrunner.spec.assemble import profile_names
 
 EXPERIMENTS = Path(__file__).parents[3] / "specs" / "experiments"
 PROFILES = """\
