@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.build.artifact import Artifact, bundle_libraries, write_manifest
-from perfrunner.build.cache import move_into_place, own_cache, space_hint, usable
+from perfrunner.build.cache import move_into_place, note_use, own_cache, space_hint, usable
 from perfrunner.build.identity import (
     allocator_hash,
     allocator_key,
@@ -39,7 +39,6 @@ from perfrunner.build.inputs import (
 from perfrunner.build.links import has_links, keep_links
 from perfrunner.build.output import Progress, silent
 from perfrunner.build.provenance import PROVENANCE, describe, origin_of, read_provenance
-from perfrunner.build.retention import note_use
 from perfrunner.build.snapshot import mirror
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.build.tree import BuildPlan, Tree, build_and_install, locked_tree

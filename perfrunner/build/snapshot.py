@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfrunner.build.cache import note_use
 from perfrunner.build.identity import content_hash, tree_files
-from perfrunner.build.retention import note_use
 from perfrunner.errors import BuildError
 
 _NAME_LENGTH = 16

@@ -133,8 +133,7 @@ def builds_in(cache_dir: Path, keep: int | None) -> list[Target]:
     """Return the parts of a cache to remove: all of it, or all but the `keep` most recently used artifacts."""
     if not cache_dir.is_dir() or not any(cache_dir.iterdir()):
         return []
-    from perfrunner.build.cache import CACHE_TAG
-    from perfrunner.build.retention import artifacts_in, beyond, tree_bytes, unused_sources
+    from perfrunner.build.cache import CACHE_TAG, artifacts_in, beyond, tree_bytes, unused_sources
 
     if not (cache_dir / CACHE_TAG).is_file():
         raise UsageError(
@@ -173,7 +172,7 @@ def _remove_cache(cache_dir: Path) -> None:
 
 
 def _forget_build(cache_dir: Path, build_id: str) -> None:
-    from perfrunner.build.retention import forget
+    from perfrunner.build.cache import forget
 
     with _no_builds(cache_dir):
         try:
@@ -184,7 +183,7 @@ def _forget_build(cache_dir: Path, build_id: str) -> None:
 
 def _forget_sources(cache_dir: Path) -> None:
     """Remove the unused copies of sources; list them again, since a run may have started."""
-    from perfrunner.build.retention import unused_sources
+    from perfrunner.build.cache import unused_sources
 
     with _no_builds(cache_dir):
         for path in unused_sources(cache_dir):
@@ -231,7 +230,7 @@ def leftovers_on(cluster: ClusterSpec | None, keep: int | None) -> list[Target]:
 
 def _on_host(name: str, spec: HostSpec, keep: int | None, *, local: bool) -> list[Target]:
     """Return what to remove on one host. The sizes are read without the host's lock."""
-    from perfrunner.build.retention import Kept, beyond
+    from perfrunner.build.cache import Kept, beyond
     from perfrunner.hosts import open_host
 
     with open_host(spec, "local" if local else "ssh", name=name, run_id="clean") as opened:
@@ -265,7 +264,7 @@ def _clean_host(name: str, spec: HostSpec, local: bool, build_ids: list[str] | N
 
 
 def _experiment(out_dir: Path, experiment: str) -> Target:
-    from perfrunner.build.retention import tree_bytes
+    from perfrunner.build.cache import tree_bytes
 
     with options.open_results(out_dir) as store:
         known = [summary.experiment.id for summary in store.list()]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.build.asking import builder_archive
+from perfrunner.build.remote import builder_archive
 
 
 @pytest.fixture

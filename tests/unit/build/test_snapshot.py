@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from perfrunner.build.cache import unused_sources
 from perfrunner.build.identity import content_hash, tree_files
-from perfrunner.build.retention import unused_sources
 from perfrunner.build.snapshot import find_snapshot, mirror, snapshot_path, take_snapshot
 from perfrunner.errors import BuildError
 
