@@ -16,8 +16,8 @@ from perfrunner.build.identity import tree_files
 from perfrunner.build.settings_check import check_readback
 from perfrunner.sources.switches import SwitchTables
 from perfrunner.spec import load_spec
-from perfrunner.spec.switch_docs import BEGIN, END, with_switches
 from perfrunner.spec.switches import FILE, table_of
+from tools.switch_docs import BEGIN, END, with_switches
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,6 @@ import pytest
 
 from perfrunner.errors import SpecError, UsageError
 from perfrunner.spec import load_spec
-from perfrunner.spec.switch_docs import BEGIN, END, with_switches
 from perfrunner.spec.switches import (
     FILE,
     Switch,
@@ -20,6 +19,7 @@ from perfrunner.spec.switches import (
     stat_key,
     table_of,
 )
+from tools.switch_docs import BEGIN, END, with_switches
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGER = {

@@ -1,7 +1,7 @@
 """Generate the table of build switches in a document from engine_src/options/switches.json.
 
-python -m perfrunner.spec.switch_docs docs/reference/specs.md          exits with 1 if the table is outdated
-python -m perfrunner.spec.switch_docs --fix docs/reference/specs.md    rewrites the table
+python -m tools.switch_docs docs/reference/specs.md          exits with 1 if the table is outdated
+python -m tools.switch_docs --fix docs/reference/specs.md    rewrites the table
 """
 
 from __future__ import annotations
