@@ -20,7 +20,7 @@ from perfrunner.spec.source import SourceSpec
 if TYPE_CHECKING:
     from perfrunner.build import Artifact
     from perfrunner.experiment.events import Listener
-    from perfrunner.sources import Sources
+    from perfrunner.sources.resolve import Sources
 
 _WHY_LINES = 4  # lines of a compiler's message that are kept
 
@@ -52,7 +52,7 @@ class Comparer:
         Without an estimate if the commit cannot be built or checked. Raises an error if the good
         revision cannot.
         """
-        from perfrunner.sources import resolve_sources
+        from perfrunner.sources.resolve import resolve_sources
 
         spec = self._spec(commit, blocks)
         name = commit[:12]

@@ -270,7 +270,7 @@ def _same(spec: Spec, engine_src: Path, cache_dir: Path) -> str | None:
 
     Raises UsageError if a source cannot be resolved.
     """
-    from perfrunner.sources import resolve_sources
+    from perfrunner.sources.resolve import resolve_sources
 
     first, second = resolve_sources(spec, engine_src, cache_dir).of.items()
     if first[1].sha256 != second[1].sha256:

@@ -63,7 +63,7 @@ def command(ctx: click.Context, spec_path: Path, check_again: bool, given: RunOp
     from perfrunner.build.place import open_builder
     from perfrunner.cli.progress import progress_listener
     from perfrunner.experiment.preflight.builds import build_all
-    from perfrunner.sources import resolve_sources
+    from perfrunner.sources.resolve import resolve_sources
 
     sources = resolve_sources(spec, source, given.cache_dir)
     run_id = f"build-{int(time.time())}-{os.getpid()}"

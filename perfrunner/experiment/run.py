@@ -27,8 +27,8 @@ from perfrunner.experiment.session import JOB, RunContext, Session, begin
 from perfrunner.experiment.session import resume as resume_experiment
 from perfrunner.hosts.extra import require_ssh
 from perfrunner.results import open_store
-from perfrunner.sources import FACT as SOURCES
-from perfrunner.sources import Sources, resolve_sources, restore_sources, same_variants
+from perfrunner.sources.model import FACT as SOURCES
+from perfrunner.sources.resolve import Sources, resolve_sources, restore_sources, same_variants
 from perfrunner.spec.model import Spec
 from perfrunner.workloads.registry import check_runnable
 

@@ -58,7 +58,7 @@ from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.hosts import LinkLost
 from perfrunner.results import BuildRecord, ExperimentRecord, ExperimentState
 from perfrunner.results.profiles import FACT as PROFILES
-from perfrunner.sources import Sources
+from perfrunner.sources.resolve import Sources
 from perfrunner.spec.model import Spec
 
 STOP_GRACE_S = 5.0

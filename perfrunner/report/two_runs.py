@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.sources import FACT
+from perfrunner.sources.model import FACT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

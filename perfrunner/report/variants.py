@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.analysis.noise import is_aa
 from perfrunner.domain import WITHOUT_AN_ENGINE
 from perfrunner.report.model import Fact
-from perfrunner.sources import FACT
-from perfrunner.sources.model import IN_USE, Distance, distance_of, source_of
+from perfrunner.sources.model import FACT, IN_USE, Distance, distance_of, source_of
 
 if TYPE_CHECKING:
     from perfrunner.results import BuildRecord, ExperimentData

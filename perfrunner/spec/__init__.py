@@ -6,9 +6,8 @@ and shell completion do not need to spend.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from perfrunner.lazily import names_of
+import importlib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfrunner.spec.allocator import ALLOCATORS, SYSTEM, AllocatorSpec
@@ -77,4 +76,10 @@ _PLACES = {
     "metric_type": "perfrunner.spec.metrics",
 }
 
-__getattr__ = names_of(globals(), _PLACES)
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value

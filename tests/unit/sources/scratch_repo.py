@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfrunner.sources import Sources
+from perfrunner.sources.resolve import Sources
 from perfrunner.spec.model import Spec
 
 ENGINE = {

@@ -13,8 +13,8 @@ from scratch_repo import Repo, a_spec, add_submodule, text
 
 from perfrunner.bisect.search import BisectState, Measured, Search
 from perfrunner.errors import UsageError
-from perfrunner.sources import resolve_sources
 from perfrunner.sources.git import Repository, run_git
+from perfrunner.sources.resolve import resolve_sources
 
 
 def test_a_submodule_comes_along_and_a_dirty_one_is_refused(

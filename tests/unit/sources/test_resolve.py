@@ -11,8 +11,8 @@ from scratch_repo import Repo, a_spec, text
 
 from perfrunner.build.identity import content_hash
 from perfrunner.errors import UsageError
-from perfrunner.sources import Sources, resolve_sources, restore_sources, same_variants
 from perfrunner.sources.model import Distance, distance_of
+from perfrunner.sources.resolve import Sources, resolve_sources, restore_sources, same_variants
 
 PATCH = """\
 diff --git a/engine_src/main.cc b/engine_src/main.cc

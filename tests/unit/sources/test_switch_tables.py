@@ -9,7 +9,7 @@ import pytest
 from scratch_repo import Repo, a_spec
 
 from perfrunner.errors import UsageError
-from perfrunner.sources import resolve_sources
+from perfrunner.sources.resolve import resolve_sources
 from perfrunner.sources.switches import SwitchTables
 from perfrunner.spec.model import Spec
 from perfrunner.spec.source import SourceSpec
