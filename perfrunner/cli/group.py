@@ -48,7 +48,7 @@ COMMANDS = {
         "Show the primary metrics over all runs of a spec.",
     ),
     "explain": ("perfrunner.cli.explain", "Show which functions' CPU time changed."),
-    "profile": ("perfrunner.cli.profile", "Print the CPU profiles of an experiment."),
+    "profile": ("perfrunner.cli.explain", "Print the CPU profiles of an experiment."),
     "list": ("perfrunner.cli.show", "List the stored experiments."),
     "show": ("perfrunner.cli.show", "Show an experiment, its builds and its trials."),
     "export": ("perfrunner.cli.export", "Export the measured values, or a run as an archive."),
@@ -57,11 +57,11 @@ COMMANDS = {
     "serve": ("perfrunner.cli.site", "Follow a running experiment in a browser."),
     "clean": ("perfrunner.cli.clean", "Remove builds, leftovers on hosts, or results."),
     "doctor": (
-        "perfrunner.cli.doctor",
+        "perfrunner.cli.hosts",
         "Check the hosts for missing tools, noise and bad settings.",
     ),
-    "tune": ("perfrunner.cli.tune", "Tune the hosts for quiet measurements."),
-    "untune": ("perfrunner.cli.tune", "Restore the settings that tune changed."),
+    "tune": ("perfrunner.cli.hosts", "Tune the hosts for quiet measurements."),
+    "untune": ("perfrunner.cli.hosts", "Restore the settings that tune changed."),
     "nightly": ("perfrunner.cli.nightly", "Run specs every night and print what changed."),
     "fleet": ("perfrunner.cli.fleet", "Queue runs for many groups of hosts."),
 }
