@@ -94,3 +94,15 @@ def unchecked(settings: Mapping[str, str]) -> dict[str, str]:
         for name, value in settings.items()
         if value.startswith(_NOT_CHECKED)
     }
+
+
+# Named conditions that a comparison requires; the report says whether they were met. Most are checked on the engine
+# nodes before the first trial, those of MEASURED_PRECONDITIONS in the results.
+PRECONDITIONS = {
+    "thp_madvise": "transparent huge pages are in mode `madvise` on the engine node",
+    "two_cores": "the engine node has at least two CPUs",
+    "three_cores": "the engine node has at least three CPUs",
+    "two_caches": "the engine node has at least two last-level caches",
+    "metadata_visible": "huge pages of allocator metadata take at least 4 % of RSS",
+}
+MEASURED_PRECONDITIONS = frozenset({"metadata_visible"})

@@ -13,7 +13,7 @@ from perfrunner.analysis.environment import hosts_of
 from perfrunner.analysis.noise import SamplingCost, failed_checks, sampling_costs
 from perfrunner.analysis.other_metrics import ENOUGH, metadata_shares
 from perfrunner.analysis.published import published_lines
-from perfrunner.domain import unchecked
+from perfrunner.domain import MEASURED_PRECONDITIONS, PRECONDITIONS, unchecked
 from perfrunner.report.expected_gains import (
     ExpectedGainLine,
     judged_expected_gains,
@@ -38,7 +38,6 @@ from perfrunner.report.variants import (
 )
 from perfrunner.results.profiles import FACT as PROFILES
 from perfrunner.results.profiles import failed_profiles
-from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -308,7 +307,7 @@ def _environment(data: ExperimentData) -> Iterable[str]:
     checked = data.experiment.facts.get("preconditions")
     holds = dict(checked) if isinstance(checked, dict) else {}
     for name in _preconditions(data, holds):
-        if name in MEASURED:
+        if name in MEASURED_PRECONDITIONS:
             yield from _too_little_metadata(data)
         elif holds.get(name) is None:
             yield f"precondition {name} could not be checked ({_meaning(name)})"

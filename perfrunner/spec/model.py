@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from perfrunner.domain import NO_BUCKET, Case
+from perfrunner.domain import NO_BUCKET, PRECONDITIONS, Case
 from perfrunner.spec.base import (
     BucketType,
     Count,
@@ -28,7 +28,6 @@ from perfrunner.spec.base import (
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.expected_gains import ExpectedGain
 from perfrunner.spec.metrics import METRICS, OF_A_STORE, is_metric, metric_type
-from perfrunner.spec.preconditions import check_precondition
 from perfrunner.spec.published import PublishedValues
 from perfrunner.spec.suggest import expected_name
 from perfrunner.spec.units import AUTO, number_of, parse_share
@@ -46,6 +45,13 @@ PythonPath = Annotated[
         "the absolute path of a Python interpreter, such as /opt/sdk/bin/python",
     ),
 ]
+
+
+def check_precondition(name: str) -> str:
+    """Return the name if the precondition exists. Raises ValueError, which lists the known ones."""
+    if name not in PRECONDITIONS:
+        raise ValueError(expected_name("a precondition", name, PRECONDITIONS))
+    return name
 
 
 class EngineSpec(Piece):

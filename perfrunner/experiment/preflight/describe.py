@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfrunner.domain import MEASURED_PRECONDITIONS
 from perfrunner.errors import UsageError
 from perfrunner.experiment.events import Warned
 from perfrunner.experiment.trial.outcome import changed_facts
 from perfrunner.hosts.facts import usable_cpus
 from perfrunner.spec.model import Spec
-from perfrunner.spec.preconditions import MEASURED
 
 THP_REMEDY = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
 _FEWEST_CPUS = {"two_cores": 2, "three_cores": 3}
@@ -104,7 +104,9 @@ def check_preconditions(
 
     Preconditions that only a measurement can show are omitted here; the report checks them.
     """
-    return {name: _holds(name, engine_facts) for name in names if name not in MEASURED}
+    return {
+        name: _holds(name, engine_facts) for name in names if name not in MEASURED_PRECONDITIONS
+    }
 
 
 def idle_metadata_thp(spec: Spec, engine_facts: Sequence[Mapping[str, object]]) -> list[str]:

@@ -18,9 +18,8 @@ from perfrunner.experiment.trial.cluster import Nodes, fail_over, load_around, r
 from perfrunner.experiment.trial.engine import Engine
 from perfrunner.experiment.trial.outcome import try_each
 from perfrunner.experiment.trial.placement import ClientPlacement, client_failure, pinned
-from perfrunner.experiment.trial.profiling import Profiler
 from perfrunner.experiment.trial.reproduce import VariantRecorder
-from perfrunner.experiment.trial.sampling import sample_once, start_sampling
+from perfrunner.experiment.trial.sampling import Profiler, sample_once, start_sampling
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.hosts.process import ProcessHandle
 from perfrunner.hosts.transport import CommandTimeout

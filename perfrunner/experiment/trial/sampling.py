@@ -1,19 +1,48 @@
-"""Sample each engine node of a variant (`kvctl sample`), once or while the load runs."""
+"""Observe the servers of a variant while the load runs: sample them (`kvctl sample`), and profile their CPU with perf.
+
+The profiler: call `start` for each process when the load begins, `stop` when it has ended, and `keep` after the
+measurement. perf resolves the function names on the host; the stacks are folded on this machine and stored as
+`profile.folded`. The perf processes are in the process registries of the hosts, as samplers are. A second perf process
+counts hardware events, if the host has counters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfrunner.errors import TrialError
+from perfrunner.errors import HostError, TrialError
+from perfrunner.experiment.trial.outcome import try_each
 from perfrunner.experiment.trial.placement import pinned
+from perfrunner.experiment.trial.reproduce import VariantRecorder
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.hosts.process import ProcessHandle
+from perfrunner.hosts.transport import CommandTimeout, LinkLost, Transport
+from perfrunner.measure.cpu_profile import (
+    FREQUENCY,
+    Folded,
+    added,
+    added_counts,
+    fetch_folded,
+    is_full,
+    parse_stat,
+    record_command,
+    recorded_event,
+    script_command,
+    stat_command,
+)
 from perfrunner.measure.memory import Sample, add_nodes, parse_samples
+from perfrunner.results.profiles import PROFILE_FILE
 
 if TYPE_CHECKING:
     from perfrunner.experiment.trial.bench import Bench
+
 
 STOP_GRACE_S = 30.0  # the sample that is being taken may wait for a busy server
 ONE_SAMPLE_TIMEOUT_S = 30.0
@@ -104,3 +133,199 @@ class NodesSampling:
                 raise TrialError(f"the sampler on {host.name} ended early ({ended})")
             per_node.append(parse_samples(local.read_text(encoding="utf-8"), local.name))
         return [add_nodes(instant) for instant in zip(*per_node, strict=False)]
+
+
+PERF_STOP_GRACE_S = 20.0  # perf has to write its data
+FIND_TIMEOUT_S = 20.0
+_POLL_S = 0.02
+_NAMING_TIMEOUT_S = 300.0
+_LOG_TAIL = 3
+
+
+@dataclass(frozen=True)
+class _Recording:
+    """One perf process and its files."""
+
+    host: Transport
+    name: str  # name of the files in `directory`
+    directory: str  # on the host
+    handle: ProcessHandle
+    counting: ProcessHandle
+    recorded: bool
+
+    @property
+    def data(self) -> str:
+        return f"{self.directory}/{self.name}.data"
+
+    @property
+    def counts(self) -> str:
+        return f"{self.directory}/{self.name}-counters.csv"
+
+
+@dataclass
+class Profiler:
+    """The recordings of one variant. Its owner must always call `abandon`."""
+
+    directory: Path  # the directory of the trial on this machine
+    recorder: VariantRecorder
+    run_id: str
+    shield: Callable[
+        [], AbstractContextManager[None]
+    ]  # protects starting and registering a process from signals
+    _recordings: list[_Recording] = field(default_factory=list)
+    _running: list[ProcessHandle] = field(default_factory=list)
+
+    def start(
+        self,
+        host: Transport,
+        directory: str,
+        pid: int,
+        *,
+        name: str = "profile",
+        cpus: str = "",
+        recorded: bool = False,
+    ) -> None:
+        """Record the process `pid` and all its threads until `stop` or its end; files go to `directory` on its host.
+
+        `recorded`: write the command to reproduce.sh too, which requires that the script knows the pid.
+        """
+        argv = pinned([*record_command(f"{directory}/{name}.data"), f"--pid={pid}"], cpus)
+        if recorded:
+            self.recorder.start(host.name, name, argv)
+        handle = self._start(host, directory, name, argv)
+        counters = f"{name}-counters"
+        argv = pinned(stat_command(pid, f"{directory}/{counters}.csv"), cpus)
+        counting = self._start(host, directory, counters, argv)
+        self._recordings.append(_Recording(host, name, directory, handle, counting, recorded))
+
+    def stop(self) -> None:
+        """Stop recording. Raises TrialError if perf ended early."""
+        for recording in self._recordings:
+            if recording.handle not in self._running:
+                continue
+            if recording.recorded:
+                self.recorder.stop(recording.host.name, recording.name)
+            recording.counting.signal(signal.SIGINT)  # the only signal at which perf stat writes
+            ended = recording.handle.stop(PERF_STOP_GRACE_S)
+            self._running.remove(recording.handle)
+            self._stop_counting(recording)
+            if ended.killed or not (ended.status.ok or ended.status.signal == signal.SIGTERM):
+                raise TrialError(
+                    f"perf on {recording.host.name} ended early ({ended.status}):"
+                    f" {_tail(recording, recording.name)}"
+                )
+
+    def keep(self) -> dict[str, object]:
+        """Write `profile.folded` and return facts about it. Raises TrialError if there is no sample."""
+        profile = added(self._folded(recording) for recording in self._recordings)
+        if not profile.samples:
+            raise TrialError("perf recorded no sample: the process was not found, or used no CPU")
+        (self.directory / PROFILE_FILE).write_text(profile.text(), encoding="utf-8")
+        first = self._recordings[0]
+        return {
+            "event": recorded_event(first.host, first.data),
+            "frequency": FREQUENCY,
+            "samples": profile.samples,
+            "cut_short": any(
+                is_full(recording.host, recording.data) for recording in self._recordings
+            ),
+            **({"counters": counters} if (counters := self._counters()) else {}),
+        }
+
+    def abandon(self, grace_s: float) -> None:
+        """Stop all perf processes that still run."""
+        try_each([partial(handle.stop, grace_s) for handle in self._running])
+        self._running.clear()
+
+    # -- internal
+
+    def _stop_counting(self, recording: _Recording) -> None:
+        try:
+            recording.counting.wait(PERF_STOP_GRACE_S)
+        except CommandTimeout:
+            raise TrialError(
+                f"perf stat on {recording.host.name} did not end within {PERF_STOP_GRACE_S:g} s"
+            ) from None
+        recording.counting.stop(0.0)  # removes the ended process from the host's process registry
+        self._running.remove(recording.counting)
+
+    def _counters(self) -> dict[str, float]:
+        """Return the counted events; empty if perf could not count, for example without permission."""
+        return added_counts(
+            parse_stat(recording.host.read_text(recording.counts))
+            if recording.host.exists(recording.counts)
+            else {}
+            for recording in self._recordings
+        )
+
+    def _folded(self, recording: _Recording) -> Folded:
+        """Resolve the function names on the host, in a registered process, and return the folded stacks."""
+        naming = f"{recording.name}-names"
+        handle = self._start(
+            recording.host, recording.directory, naming, script_command(recording.data)
+        )
+        try:
+            status = handle.wait(_NAMING_TIMEOUT_S)
+        except CommandTimeout:
+            raise TrialError(
+                f"perf on {recording.host.name} took more than {_NAMING_TIMEOUT_S:g} s to resolve function names"
+            ) from None
+        handle.stop(0.0)  # removes the ended process from the host's process registry
+        self._running.remove(handle)
+        if not status.ok:
+            raise TrialError(
+                f"perf on {recording.host.name} cannot resolve function names ({status}):"
+                f" {_tail(recording, naming)}"
+            )
+        local = self.directory / f"{naming}.gz"
+        return fetch_folded(recording.host, f"{recording.directory}/{naming}.txt", local)
+
+    def _start(
+        self, host: Transport, directory: str, name: str, argv: Sequence[str]
+    ) -> ProcessHandle:
+        with self.shield():
+            handle = host.start(
+                argv,
+                name=self.recorder.job(name),
+                log_stdout=f"{directory}/{name}.txt",
+                log_stderr=f"{directory}/{name}.log",
+                cwd=directory,
+                run_id=self.run_id,
+            )
+            self._running.append(handle)
+        return handle
+
+
+def find_child(host: Transport, parent: ProcessHandle, environment: str) -> int | None:
+    """Return the pid of the child of `parent` whose environment contains NAME=VALUE, or None.
+
+    Waits for the child while the parent runs, at most FIND_TIMEOUT_S.
+    """
+    until = time.monotonic() + FIND_TIMEOUT_S
+    while True:
+        for child in _children(host, parent.pid):
+            if environment in _read(host, f"/proc/{child}/environ").split("\0"):
+                return child
+        if parent.poll() is not None or time.monotonic() > until:
+            return None
+        time.sleep(_POLL_S)
+
+
+def _children(host: Transport, pid: int) -> list[int]:
+    return [int(word) for word in _read(host, f"/proc/{pid}/task/{pid}/children").split()]
+
+
+def _read(host: Transport, path: str) -> str:
+    """Read a file of /proc; return an empty text if the process has ended."""
+    try:
+        return host.read_text(path)
+    except LinkLost:
+        raise
+    except HostError:
+        return ""
+
+
+def _tail(recording: _Recording, name: str) -> str:
+    log = f"{recording.directory}/{name}.log"
+    lines = recording.host.run(["tail", "-n", str(_LOG_TAIL), log], check=False).stdout
+    return " | ".join(line.strip() for line in lines.splitlines())[-400:] or "its log is empty"

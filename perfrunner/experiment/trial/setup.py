@@ -34,8 +34,8 @@ from perfrunner.experiment.trial.placement import (
     client_python,
     read_topology,
 )
-from perfrunner.experiment.trial.profiling import Profiler
 from perfrunner.experiment.trial.reproduce import PADDING_NAME, ScriptRecorder, VariantRecorder
+from perfrunner.experiment.trial.sampling import Profiler
 from perfrunner.experiment.trial.server import ServerError, ServerProcess
 from perfrunner.experiment.trial.tool import ToolBench, ToolGroupBench
 from perfrunner.hosts.process import whole_environment

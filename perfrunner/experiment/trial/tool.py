@@ -13,8 +13,8 @@ from perfrunner.build.settings_check import Stats, check_complaints, check_readb
 from perfrunner.errors import SettingsCheckError, TrialError
 from perfrunner.experiment.trial.outcome import attribute_by_report, attributed_to
 from perfrunner.experiment.trial.placement import log_tail
-from perfrunner.experiment.trial.profiling import Profiler, find_child
 from perfrunner.experiment.trial.reproduce import ScriptRecorder, VariantRecorder
+from perfrunner.experiment.trial.sampling import Profiler, find_child
 from perfrunner.hosts.process import ProcessHandle, whole_environment
 from perfrunner.hosts.transport import CommandTimeout, Transport
 from perfrunner.measure.microbench import Conducted, parse_conducted

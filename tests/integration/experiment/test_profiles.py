@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from perfrunner.cli import main
 from perfrunner.errors import HostError
-from perfrunner.experiment.trial.profiling import Profiler, find_child
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
+from perfrunner.experiment.trial.sampling import Profiler, find_child
 from perfrunner.hosts import open_host
 from perfrunner.measure import cpu_profile as perf
 from perfrunner.measure.cpu_profile import check_perf

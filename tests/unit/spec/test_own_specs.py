@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from perfrunner.domain import MEASURED_PRECONDITIONS, PRECONDITIONS
 from perfrunner.experiment.plan import make_plan
 from perfrunner.spec import Spec, load_spec
-from perfrunner.spec.preconditions import MEASURED, PRECONDITIONS
 from perfrunner.spec.switches import own_table
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
 from perfrunner.workloads.registry import check_runnable
@@ -130,7 +130,7 @@ def test_the_pattern_for_commands_finds_them() -> None:
 
 
 def test_measured_preconditions_are_preconditions() -> None:
-    assert set(PRECONDITIONS) >= MEASURED
+    assert set(PRECONDITIONS) >= MEASURED_PRECONDITIONS
 
 
 def _words(rest: str) -> list[str]:
