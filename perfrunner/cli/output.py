@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfrunner.errors import StoreError
-from perfrunner.text import never_refuse
+from perfrunner.text import never_refuse, readable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,8 +87,10 @@ def deliver(mail: str, command: str | None) -> None:
         return
     if not mail:
         return
+    mail = readable(mail)
     subject = mail.partition("\n")[0].removeprefix("Subject: ")
-    environment = {**os.environ, "PERFRUNNER_SUBJECT": subject}
+    # As bytes: a locale that is not UTF-8 has no code for some characters.
+    environment = {**os.environb, b"PERFRUNNER_SUBJECT": subject.encode()}
     process = subprocess.Popen(
         ["/bin/sh", "-c", command], stdin=subprocess.PIPE, stdout=2, env=environment,
         start_new_session=True,
