@@ -49,7 +49,7 @@ packages_of() {
         ;;
     tests)
         packages_of servers
-        echo ccache chromium valgrind strace
+        echo ccache chromium curl valgrind strace
         # Login shells, and a user database for an sshd of the tests.
         echo fish tcsh csh libnss-wrapper
         one_of linux-perf linux-tools-generic

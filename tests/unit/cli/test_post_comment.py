@@ -2,79 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
 
 import pytest
+import yaml
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "post-comment"
-TOKEN = "s3cret"
+from tests.support.fakes import ROOT
+from tests.support.forge import TOKEN, Forge
+from tests.support.nights import OUT, Nights
+from tests.support.pages import blocks_of
 
-
-class Forge(ThreadingHTTPServer):
-    """The comments of pull request 7, listed by pages and changed by id, with a login."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.comments = [{"id": n, "body": f"comment {n}"} for n in range(1, 151)]
-        self.requests: list[str] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Forge
-
-    LISTS = ("/repos/me/it/issues/7/comments", "/projects/42/merge_requests/7/notes")
-    ONE = re.compile(
-        r"/repos/me/it/issues/comments/(\d+)|/projects/42/merge_requests/7/notes/(\d+)"
-    )
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-    def answer(self, code: int, value: object) -> None:
-        data = json.dumps(value).encode()
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def handle_any(self) -> None:
-        url = urlsplit(self.path)
-        self.server.requests.append(f"{self.command} {url.path}")
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        login = (self.headers.get("Authorization"), self.headers.get("PRIVATE-TOKEN"))
-        if login not in ((f"Bearer {TOKEN}", None), (None, TOKEN)):
-            self.answer(401, {"message": "Bad credentials"})
-        elif url.path in self.LISTS and self.command == "GET":
-            query = {key: int(value[0]) for key, value in parse_qs(url.query).items()}
-            first = (query["page"] - 1) * query["per_page"]
-            self.answer(200, self.server.comments[first : first + query["per_page"]])
-        elif url.path in self.LISTS and self.command == "POST":
-            comment = {"id": 1000 + len(self.server.comments), **json.loads(body)}
-            self.server.comments.append(comment)
-            self.answer(201, comment)
-        elif (found := self.ONE.fullmatch(url.path)) and self.command == (
-            "PATCH" if found[1] else "PUT"
-        ):
-            comment = next(c for c in self.server.comments if c["id"] == int(found[1] or found[2]))
-            comment.update(json.loads(body))
-            self.answer(200, comment)
-        else:
-            self.answer(404, {})
-
-    do_GET = do_POST = do_PATCH = do_PUT = handle_any  # noqa: N815
+SCRIPT = ROOT / "scripts" / "post-comment"
 
 
 @pytest.fixture
@@ -147,3 +91,43 @@ def test_what_is_missing_is_named(
     result = post(tmp_path, text, {**environments(forge)["github"], **changes})
     assert (result.returncode, message in result.stderr) == (3, True)
     assert forge.requests == []
+
+
+def github_job(job: dict[str, Any]) -> str:
+    """Return the program of the step that posts, which `bash -e` runs."""
+    (step,) = [step for step in job["jobs"]["performance"]["steps"] if "post-comment" in str(step)]
+    assert step["env"] == {"GITHUB_TOKEN": "${{ github.token }}"}
+    assert job["jobs"]["performance"]["permissions"]["pull-requests"] == "write"
+    return str(step["run"])
+
+
+def gitlab_job(job: dict[str, Any]) -> str:
+    return "\n".join(job["performance"]["after_script"])
+
+
+@pytest.mark.parametrize(
+    ("name", "heading", "program"),
+    [("github", "GitHub Actions", github_job), ("gitlab", "GitLab", gitlab_job)],
+)
+def test_the_documented_jobs_post_a_report_and_update_it(
+    nights: Nights, forge: Forge, name: str, heading: str, program: Callable[[dict[str, Any]], str]
+) -> None:
+    """The steps of docs/how-to/ci.md, as they are, with the image's place replaced by this checkout's."""
+    (page,) = blocks_of("how-to/ci.md", heading)
+    text = program(yaml.safe_load(page)).replace("/opt/perfrunner", str(ROOT))
+    nights.store(0.05, "done")
+    (nights.directory / OUT).rename(nights.directory / "results")
+    for _ in range(2):
+        done = subprocess.run(
+            ["bash", "-e", "-c", text], cwd=nights.directory, capture_output=True, text=True, check=False, timeout=600,
+            env={
+                **environments(forge)[name],
+                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "HOME": str(nights.directory),
+            },
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("updated comment")
+    (body,) = [str(comment["body"]) for comment in forge.comments[150:]]
+    assert body.startswith("<!-- perfrunner: small -->\n")
+    assert "ops_per_s" in body
