@@ -157,7 +157,7 @@ def _with_names(root: Node) -> Node:
 
 
 _STEP = re.compile(
-    r"""\[(?P<index>\d+)\]|(?P<dot>\.)?(?:"(?P<quoted>[^"]+)"|(?P<bare>[^.\[\]"=]+))"""
+    r"""\[(?P<index>[0-9]{1,9})\]|(?P<dot>\.)?(?:"(?P<quoted>[^"]+)"|(?P<bare>[^.\[\]"=]+))"""
 )
 # Mappings whose keys the spec chooses: an override of one field cannot create a whole new entry.
 _NAMED = {("workloads",), ("variants",), ("cluster", "hosts"), ("matrix", "axes")}
@@ -225,7 +225,7 @@ def _set(node: Node, path: Path_, done: Path_, value: Node, problems: Problems) 
     step, rest = path[0], path[1:]
     here = value.mark
     if isinstance(node.value, list):
-        index = int(step) if isinstance(step, int) or step.isdigit() else None
+        index = int(step) if re.fullmatch(r"[0-9]{1,9}", str(step)) else None
         if index is None or index >= len(node.value):
             wanted = (
                 f"an index from 0 to {len(node.value) - 1}"

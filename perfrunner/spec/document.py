@@ -128,6 +128,8 @@ def parse(text: str, shown: str, problems: Problems, override: Path_ | None = No
         root = loader.get_single_node()
     finally:
         loader.dispose()
+    if override is not None and loader.has_marker:
+        raise yaml.YAMLError("a document marker (put the value in quotes)")
     if root is None:
         return None
     builder = _Builder(shown, problems, has_lines=override is None)
@@ -178,6 +180,7 @@ class _Builder:
         self._problems = problems
         self._has_lines = has_lines
         self._expansion = Expansion()
+        self._checked: set[int] = set()  # mappings whose keys were checked, by id
 
     def build_document(self, root: yaml.Node, path: Path_) -> Node:
         """Return the tree, after checking that its expansion stays within the limits."""
@@ -201,8 +204,15 @@ class _Builder:
         return {key: self._build(value, (*path, key)) for key, (_, value) in pairs.items()}
 
     def _check_keys(self, node: yaml.MappingNode, path: Path_) -> None:
+        """Add a problem for each key that is no string or occurs twice, also in mappings that are merged."""
+        if id(node) in self._checked:
+            return
+        self._checked.add(id(node))
         seen: dict[Any, int] = {}
-        for key_node, _ in node.value:
+        for key_node, value_node in node.value:
+            if is_merge_key(key_node):
+                for base in self._expansion.bases(value_node):
+                    self._check_keys(base, path)
             if not isinstance(key_node, yaml.ScalarNode):
                 text = "expected a string as key, got a collection"
                 self._problems.add(self._mark(key_node, path), "", text)

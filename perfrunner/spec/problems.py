@@ -94,7 +94,7 @@ def field_name(path: tuple[str | int, ...]) -> str:
 def _printable(text: str) -> str:
     """Reduce arbitrary input to one line of printable characters."""
     line = " ".join(text.split())
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line)
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
 def _file(problem: Problem) -> str:

@@ -24,6 +24,7 @@ _DURATION = re.compile(rf"{_NUMBER}\s*(ms|s|min|m|h|d)")
 _COUNT = re.compile(rf"{_NUMBER}\s*(Ki|Mi|Gi|k|K|M|G|)")
 _SIZE = re.compile(rf"{_NUMBER}\s*(Ki|Mi|Gi|k|K|M|G|)B?")
 _PERCENT = re.compile(rf"{_NUMBER}\s*%")
+_EXACT = 2.0**53  # below it, a float that is a whole number is the one that was written
 MOST = 2**63 - 1  # largest count or size that the engine and SQLite can store
 
 A_DURATION = "a duration such as 5s, 1.5m or 2h"
@@ -93,7 +94,9 @@ def _whole(value: object, pattern: re.Pattern[str], wanted: str) -> int:
     number: Decimal | None = None
     if isinstance(value, str) and (match := pattern.fullmatch(value.strip())):
         number = Decimal(match[1]) * FACTORS[match[2]]
-    elif isinstance(value, int | float) and number_of(value) is not None:
+    elif (number_of(value) is not None and isinstance(value, int)) or (
+        isinstance(value, float) and abs(value) < _EXACT
+    ):
         number = Decimal(value)
     if number is None or not 0 <= number <= MOST or number != int(number):
         raise ValueError(f"expected {wanted}")

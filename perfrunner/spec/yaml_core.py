@@ -31,7 +31,8 @@ _FLOAT = re.compile(
 )
 _PATTERNS = ((NULL, _NULL), (BOOL, _BOOL), (INT, _INT), (FLOAT, _FLOAT))
 # Line breaks in YAML 1.1 but ordinary characters in 1.2: PyYAML would fold them away silently.
-_OLD_BREAKS = {"\x85": "U+0085", "\u2028": "U+2028", "\u2029": "U+2029"}
+_OLD_BREAKS = "\x85\u2028\u2029"
+_REFUSED = re.compile(f"[{_OLD_BREAKS}]|{yaml.reader.Reader.NON_PRINTABLE.pattern}")
 _LINES = re.compile(r"\r\n|\r|\n")
 
 Pairs: TypeAlias = dict[str, "tuple[yaml.ScalarNode, yaml.Node]"]
@@ -46,13 +47,35 @@ def core_tag(text: str) -> str:
 
 
 class CoreLoader(yaml.SafeLoader):
-    """A PyYAML loader that composes the single document of a text with the tags of the core schema."""
+    """A PyYAML loader that composes the single document of a text with the tags of the core schema.
+
+    `has_marker`: whether the document began with `---`.
+    """
 
     def __init__(self, text: str) -> None:
         self._check_text(text)
         super().__init__(text)
         self._depth = 0
         self._count = 0
+        self.has_marker = False
+
+    def scan_to_next_token(self) -> None:
+        """Skip what separates tokens: tabs as well, except where they would indent a block."""
+        scanner: Any = super()
+        scanner.scan_to_next_token()
+        while self.peek() == "\t" and self._tab_separates():
+            while self.peek() == "\t":
+                self.forward()
+            scanner.scan_to_next_token()
+
+    def _tab_separates(self) -> bool:
+        state: Any = self
+        if state.flow_level or not state.allow_simple_key:
+            return True
+        length = 1
+        while state.peek(length) in (" ", "\t"):
+            length += 1
+        return state.peek(length) in ("#", "\n", "\r", "\0")  # an empty line
 
     def resolve(self, kind: type[Any], value: Any, implicit: Any) -> str:
         """Return the tag of a node by the core schema."""
@@ -63,6 +86,7 @@ class CoreLoader(yaml.SafeLoader):
     def compose_document(self) -> yaml.Node | None:
         """Compose the document; refuse a %YAML directive of a version before 1.2."""
         start: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        self.has_marker = start.explicit
         if start.version is not None and start.version < (1, 2):
             raise _error(
                 "expected YAML 1.2, got a %YAML directive of an older version (remove it)",
@@ -95,10 +119,12 @@ class CoreLoader(yaml.SafeLoader):
         if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
             raise yaml.YAMLError(f"more than {MAX_BYTES >> 20} MiB")
         for line, content in enumerate(_LINES.split(text)):
-            for character, name in _OLD_BREAKS.items():
-                if character in content:
-                    mark = yaml.Mark("", 0, line, content.index(character), None, 0)
-                    raise _error(f"the invisible character {name}: remove it", mark)
+            if match := _REFUSED.search(content):
+                name = f"U+{ord(match[0]):04X}"
+                what = f"the invisible character {name}: remove it"
+                if match[0] not in _OLD_BREAKS:
+                    what = f"the character {name} is not allowed"
+                raise _error(what, yaml.Mark("", 0, line, match.start(), None, 0))
 
 
 class CoreDumper(yaml.SafeDumper):
@@ -183,7 +209,7 @@ class Expansion:
         own: Pairs = {}
         for key_node, value_node in node.value:
             if is_merge_key(key_node):
-                for base in reversed(self._bases(value_node)):
+                for base in reversed(self.bases(value_node)):
                     self._count(base, len(pairs := self.pairs(base)))
                     merged.update(pairs)
             elif isinstance(key_node, yaml.ScalarNode):
@@ -194,7 +220,7 @@ class Expansion:
         self._pairs[id(node)] = {**merged, **own}
         return self._pairs[id(node)]
 
-    def _bases(self, value: yaml.Node) -> list[yaml.MappingNode]:
+    def bases(self, value: yaml.Node) -> list[yaml.MappingNode]:
         """Return the mappings that the value of a `<<` refers to."""
         bases = value.value if isinstance(value, yaml.SequenceNode) else [value]
         for base in bases:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import Decimal
 from pathlib import Path
@@ -93,6 +94,11 @@ def test_a_scalar_is_what_the_core_schema_says(specs, override, read, value, whe
         ('description="a\\eb"', "the control character U+001B"),
         ("description=a\u2028b", "the invisible character U+2028"),
         ("variants.je.env.A=", "variants.je.env.A: expected a string, got null"),
+        ("variants.je.env={<<: {A: 1, A: 2}}", "variants.je.env.A: duplicate key"),
+        ("variants.je.env={<<: [{B: 1}, {<<: {1: 2}}]}", "expected a string as key, got 1"),
+        ("description=--- a", "'--- a': a document marker"),
+        (f"{PF}.items=9007199254740993.0", "expected a whole number such as"),
+        (f"{PF}.items=1e23", "expected a whole number such as"),
         ("blocks={a: 1, a: 2}", "duplicate key"),
     ],
 )  # fmt: skip
@@ -142,6 +148,25 @@ def test_a_quoted_merge_key_is_a_key(specs):
     assert "duplicate key" in "\n".join(specs.errors("<<: {}\n<<: {}\n"))
 
 
+def test_tabs_separate_but_do_not_indent(specs):
+    """As in JSON that is indented with tabs."""
+    text = (
+        SPEC + "description:\tx\t# why\nbuckets: [\n\tephemeral,\n\t\tpersistent\t]\t\nseed: 5\t\n"
+    )
+    spec = specs.spec(text)
+    assert (spec.description, spec.seed) == ("x", 5)
+    assert [str(bucket) for bucket in spec.buckets] == ["ephemeral", "persistent"]
+    as_json = json.dumps(yaml.safe_load(SPEC), indent="\t")
+    assert specs.spec(as_json) == specs.spec(SPEC)
+
+
+@pytest.mark.parametrize("step", ["\u00b2", "9" * 5000])
+def test_an_index_is_a_decimal_number(specs, step):
+    text = SPEC + "buckets: [ephemeral]\n"
+    for override in (f"buckets.{step}=persistent", f"buckets[{step}]=persistent"):
+        assert "expected" in specs.errors(text, override)[0]
+
+
 def bomb(levels: int, width: int, form: str) -> str:
     lines = ["a0: &a0 {k: 1}"]
     lines += [
@@ -160,6 +185,10 @@ def bomb(levels: int, width: int, form: str) -> str:
         ("a: &a {b: &b {<<: *a}}\n", "an anchor that contains itself"),
         ("a: {<<: 5}\n", "expected a mapping or a list of mappings for merging"),
         ("%YAML 1.1\n---\na: on\n", "expected YAML 1.2, got a %YAML directive of an older version"),
+        ("a: b\nc: d\x07\n", "spec.yaml:2: not valid YAML: the character U+0007 is not allowed"),
+        ("a: b\r\nc: d\x7f\r\n", "spec.yaml:2: not valid YAML: the character U+007F is not allowed"),
+        ("a: b\n\tc: d\n", "spec.yaml:2: not valid YAML: while scanning for the next token, found character '\\t'"),
+        ("a: b\n-\tc: d\n", "spec.yaml:2: not valid YAML"),
         ("a: b\n\u0085c: d\n", "spec.yaml:2: not valid YAML: the invisible character U+0085: remove it"),
     ],
 )  # fmt: skip
