@@ -200,6 +200,6 @@ def _add(path: Path, name: str, key_type: str, blob: bytes) -> None:
             file.seek(max(end - 1, 0))
             begun = "\n" if file.read(1) not in (b"", b"\n") else ""
             encoded = base64.b64encode(blob).decode()
-            file.write(f"{begun}{name} {key_type} {encoded}\n".encode("ascii"))
+            file.write(f"{begun}{name} {key_type} {encoded}\n".encode())
     except OSError as error:
         raise HostError(f"{path} cannot be written: {error.strerror}") from error

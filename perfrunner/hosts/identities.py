@@ -12,6 +12,7 @@ import binascii
 import contextlib
 import functools
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ _KEY_FIELDS = {
     "ecdsa-sha2-nistp521": 2, "sk-ssh-ed25519": 2, "sk-ecdsa-sha2-nistp256": 3,
 }  # fmt: skip
 _AGENT_TIMEOUT_S = 60.0  # a hardware key may wait for a touch
+_PKCS8 = b"-----BEGIN PRIVATE KEY-----"
 _OPENSSH_PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----"
 
 
@@ -142,7 +144,7 @@ class OpenSshLogin:
 
     def _private(self, file: _File) -> paramiko.PKey | None:
         try:
-            key: paramiko.PKey = paramiko.PKey.from_path(file.path)
+            key = _loaded(file.path)
         except (paramiko.PasswordRequiredException, TypeError):  # TypeError: of the crypto library
             self._locked.append(str(file.path))
             return None
@@ -209,6 +211,20 @@ def _constant(key: AgentKey) -> Callable[[], paramiko.PKey | None]:
     return lambda: key
 
 
+def _loaded(path: Path) -> paramiko.PKey:
+    """Load a private key. Paramiko does not read PKCS #8 ("BEGIN PRIVATE KEY"), which is therefore rewritten."""
+    if _PKCS8 not in path.read_bytes():
+        return paramiko.PKey.from_path(path)
+    from cryptography.hazmat.primitives import serialization as form
+
+    key = form.load_pem_private_key(path.read_bytes(), None)
+    text = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+    with tempfile.NamedTemporaryFile("wb") as file:  # readable by the user alone
+        file.write(text)
+        file.flush()
+        return paramiko.PKey.from_path(file.name)
+
+
 def _public(path: Path) -> _File | None:
     """Return the file with its public key: of PATH.pub, or of PATH itself. None if there is no key."""
     for candidate in (Path(f"{path}.pub"), path):
@@ -217,7 +233,7 @@ def _public(path: Path) -> _File | None:
             if (blob := _blob(text)) is not None:
                 return _File(path, blob)
     try:
-        return _File(path, paramiko.PKey.from_path(path).asbytes())
+        return _File(path, _loaded(path).asbytes())
     except (OSError, ValueError, TypeError, paramiko.SSHException, UnknownKeyType):
         return _File(path, b"") if path.is_file() else None  # an old format with a passphrase
 

@@ -26,6 +26,8 @@ PROXY_TIMEOUT_S = 20.0  # the same behind a jump, which connects and authenticat
 _ASK_TIMEOUT_S = 60.0  # `Match exec` runs commands
 _MOST_JUMPS = 8
 _NO_CLIENT = "install the OpenSSH client: apt-get install openssh-client"
+# Refused by `ssh -G`, which has no command to run in the background. Older versions do not know the option.
+_FORKS, _NO_FORK = "Cannot fork into background", "ForkAfterAuthentication=no"
 _BOM = b"\xef\xbb\xbf"
 _HOP = re.compile(r"(?:(?P<user>.*)@)?(?:\[(?P<ip>[^]]+)\]|(?P<host>[^:]+))(?::(?P<port>\d+))?")
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
@@ -189,6 +191,7 @@ class _Settings:
 
 
 def _settings(destination: Destination, *more: str) -> _Settings:
+    """Ask ssh for the settings of a host; `more` are further options."""
     command = ["ssh", "-G", *more, *destination.options(), "--", destination.address]
     try:
         done = subprocess.run(
@@ -212,6 +215,8 @@ def _settings(destination: Destination, *more: str) -> _Settings:
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if "Pseudo-terminal" not in line]
         message = "; ".join(lines) or f"status {done.returncode}"
+        if _FORKS in message and _NO_FORK not in more:
+            return _settings(destination, *more, "-o", _NO_FORK)
         raise HostError(
             f"ssh cannot resolve {destination.address}: {message}", _hint(destination, message)
         )
@@ -349,17 +354,29 @@ def _expanded(names: Sequence[str], destination: Destination) -> Iterable[str]:
 
 
 def _with_tokens(text: str, tokens: Mapping[str, str]) -> str:
-    return re.sub(r"%(.)", lambda match: tokens.get(match[1], match[0]), text)
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in tokens:
+            raise HostError(
+                f"ssh_config: ProxyCommand: unknown token {match[0]} in: {text}",
+                hint="ssh knows %h, %k, %n, %p, %r and %% there",
+            )
+        return tokens[match[1]]
+
+    return re.sub(r"%(.?)", value, text)
 
 
 def _expanded_home(name: str) -> str:
-    """Expand `~` as ssh does: by the user database, not by $HOME."""
-    if name == "~" or name.startswith("~/"):
-        try:
-            return pwd.getpwuid(os.getuid()).pw_dir + name[1:]
-        except KeyError:
+    """Expand `~` as ssh does: by the user database, not by $HOME. Raises HostError for an unknown user."""
+    if not name.startswith("~"):
+        return name
+    user, slash, rest = name[1:].partition("/")
+    try:
+        entry = pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())
+    except KeyError:
+        if not user:
             return str(Path(name).expanduser())
-    return str(Path(name).expanduser()) if name.startswith("~") else name
+        raise HostError(f"ssh_config or cluster file: there is no user {user}: {name}") from None
+    return entry.pw_dir + slash + rest
 
 
 def _quoted(value: str) -> str:

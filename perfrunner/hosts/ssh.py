@@ -40,6 +40,11 @@ _TURNED_AWAY_S = 2.0
 _GONE_S = 5.0  # after a time-out, further connections fail at once for so long: a clean-up makes many of them
 _CONNECT_TRIES = 4  # a stock sshd drops some of more than ten simultaneous new connections
 _LONGEST_OUTPUT = 500  # characters of what a login shell wrote
+SHELL_WAIT_S = 30.0  # until the login shell has started the first command
+_SHELL_HINT = (
+    "look at the user's shell in /etc/passwd and at its start files on the host: without a terminal they must not"
+    " wait, start another program or redirect output"
+)
 _LINK_HINT = (
     "check that the host is up and reachable; `perfrunner run --resume` stops leftover processes"
 )
@@ -182,6 +187,8 @@ class SshTransport(ShellTransport):
         with self.channel(argv, fed=source is not None) as command:
             channel = command.channel
             mine = AfterMark(command.mark, sink or out.take), AfterMark(command.mark, err.take)
+            if self._work_dir is None:
+                self._await_shell(channel, deadline, *mine)
             if source is not None:
                 # Start files may read standard input, so it is fed when they have ended.
                 self._drain(channel, deadline, *mine, enough=lambda: mine[0].seen)
@@ -212,16 +219,22 @@ class SshTransport(ShellTransport):
         self._refuse_silent_shell(mine, status)
         return Raw(status, out.whole(), err.whole())
 
+    def _await_shell(
+        self, channel: paramiko.Channel, deadline: float, out: AfterMark, err: AfterMark
+    ) -> None:
+        """Wait until the login shell starts the first command on the host, or ends. Raises HostError if it does not."""
+        patience = min(deadline, time.monotonic() + SHELL_WAIT_S)
+        if not self._drain(channel, patience, out, err, enough=lambda: out.seen):
+            text = f"does not start a command within {SHELL_WAIT_S:g} s: {_text_of(out, err)}"
+            raise HostError(f"{self.peer}: the login shell {text}", _SHELL_HINT)
+
     def _refuse_silent_shell(self, outputs: Sequence[AfterMark], status: int) -> None:
-        """Raise HostError if the login shell ended without running the command."""
-        if outputs[0].seen:
-            return
-        output = b" ".join(stream.before for stream in outputs).decode(errors="replace")
-        output = " ".join(output.split())[-_LONGEST_OUTPUT:] or "it prints nothing"
-        raise HostError(
-            f"{self.peer}: the login shell does not run commands (status {status}): {output}",
-            hint="look at the user's shell in /etc/passwd and at its start files on the host",
-        )
+        """Raise HostError if the login shell ended without running the command, or redirects its output."""
+        if not outputs[0].seen:
+            text = f"does not run commands (status {status}): {_text_of(*outputs)}"
+            raise HostError(f"{self.peer}: the login shell {text}", _SHELL_HINT)
+        if not outputs[1].seen and self._work_dir is None:
+            raise HostError(f"{self.peer}: standard error does not arrive", _SHELL_HINT)
 
     @contextlib.contextmanager
     def channel(self, argv: Sequence[str], *, fed: bool) -> Iterator[Command]:
@@ -342,3 +355,9 @@ class SshTransport(ShellTransport):
             f"{self.peer}: the connection was lost{f' ({error})' if str(error or '') else ''}",
             _LINK_HINT,
         )
+
+
+def _text_of(*outputs: AfterMark) -> str:
+    """Return what start files and the login shell wrote, on one line."""
+    text = b" ".join(stream.before for stream in outputs).decode(errors="replace")
+    return " ".join(text.split())[-_LONGEST_OUTPUT:] or "it prints nothing"

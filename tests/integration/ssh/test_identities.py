@@ -137,6 +137,21 @@ def test_a_key_with_a_passphrase_is_passed_over(server: Sshd, keys: Path, tmp_pa
     assert "ED25519" in opens(server, tmp_path, config)
 
 
+@pytest.mark.parametrize("public", [True, False], ids=["with .pub", "alone"])
+@pytest.mark.parametrize("words", ["rsa PEM", "rsa PKCS8", "ecdsa PEM", "ecdsa PKCS8"])
+def test_every_format_of_a_key_file(server: Sshd, tmp_path: Path, words: str, public: bool) -> None:
+    key = tmp_path / "my key"
+    kind, form = words.split()
+    argv = ["ssh-keygen", "-q", "-t", kind, "-m", form, "-N", "", "-f", key]
+    subprocess.run(argv, check=True, timeout=300)
+    certify(server, key.with_suffix(".pub"))
+    Path(f"{key}-cert.pub").rename(tmp_path / "certificate")
+    if not public:
+        key.with_suffix(".pub").unlink()
+    config = f'IdentityFile "{key}"\nCertificateFile {tmp_path}/certificate\nIdentityAgent none\n'
+    assert f"{kind.upper()}-CERT" in opens(server, tmp_path, config)
+
+
 def test_a_certificate_beside_its_key(server: Sshd, keys: Path, tmp_path: Path) -> None:
     config = f"IdentityFile {keys}/certified\nIdentityAgent none\n"
     assert "ED25519-CERT" in opens(server, tmp_path, config)

@@ -176,6 +176,18 @@ def test_a_new_key_is_added_as_the_user_wants_it(sshd: Sshd, tmp_path: Path) -> 
     open_host(sshd.host_spec(tmp_path / "work", **changes), "ssh").close()
 
 
+def test_a_key_is_added_under_any_name_and_to_no_file(sshd: Sshd, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    known = tmp_path / "known_hosts"
+    for name, file in (("b\N{LATIN SMALL LETTER U WITH DIAERESIS}cher", known), ("x", "/dev/null")):
+        config.write_text(f"StrictHostKeyChecking accept-new\nHostKeyAlias {name}\n")
+        changes = {"ssh_config": str(config), "known_hosts": str(file)}
+        open_host(sshd.host_spec(tmp_path / "work", **changes), "ssh").close()
+    changes = {"ssh_config": str(config), "known_hosts": str(known), "host_keys": "strict"}
+    config.write_text("HostKeyAlias b\N{LATIN SMALL LETTER U WITH DIAERESIS}cher\n")
+    open_host(sshd.host_spec(tmp_path / "work", **changes), "ssh").close()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
 def test_a_file_that_cannot_be_read(sshd: Sshd, tmp_path: Path) -> None:
     known = tmp_path / "known_hosts"

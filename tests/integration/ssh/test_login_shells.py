@@ -133,6 +133,27 @@ def test_start_files_that_end_the_shell_are_named(tmp_path: Path) -> None:
         assert "start files" in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("echo hello; exec cat", "does not start a command within 2 s: hello"),
+        ("read answer", "does not start a command within 2 s: it prints nothing"),
+        ("kill -STOP $$", "does not start a command within 2 s"),
+        ("exec 2>&1", "standard error does not arrive"),
+        ("exec </dev/null", "standard input is closed"),
+    ],
+)
+def test_start_files_that_hold_or_redirect_the_shell_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    monkeypatch.setattr("perfrunner.hosts.ssh.SHELL_WAIT_S", 2.0)
+    files = {".bashrc": f"{text}\n"}
+    with raised_sshd(tmp_path / "sshd", account=account(tmp_path, "/bin/bash", **files)) as sshd:
+        with pytest.raises(HostError, match=said) as caught:
+            open_host(sshd.host_spec(tmp_path / "work"), "ssh")
+        assert "start files" in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize("user", ["jdoe@corp.example.com", "Jenkins", "CORP\\jdoe", "j.doe$"])
 def test_user_names_of_directories(tmp_path: Path, user: str) -> None:
     with (

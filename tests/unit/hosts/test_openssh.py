@@ -138,6 +138,11 @@ class TestProxies:
         assert proxy.argv == ("/bin/csh", "-c", "exec nc kv1 22")
         assert proxy.passes_socket
 
+    @pytest.mark.parametrize("command", ["nc %L", "nc %h %C", "nc %"])
+    def test_a_token_that_ssh_refuses_is_refused(self, tmp_path: Path, command: str) -> None:
+        with pytest.raises(HostError, match="ProxyCommand: unknown token %"):
+            route(tmp_path, f"ProxyCommand {command}\n")
+
     def test_jumps_in_a_circle_are_refused(self, tmp_path: Path) -> None:
         """Ssh would start processes without end."""
         text = "Host kv1\n ProxyJump a\nHost a\n ProxyJump b\nHost b\n ProxyJump a\n"
@@ -228,6 +233,22 @@ def test_what_ssh_refuses_is_quoted(tmp_path: Path, text: bytes, message: str, h
     with pytest.raises(HostError, match=message) as caught:
         route(tmp_path, text)
     assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("option", ["IdentityFile", "CertificateFile", "key", "known_hosts"])
+def test_the_home_of_an_unknown_user_is_an_error(tmp_path: Path, option: str) -> None:
+    name = "~nobody-of-that-name/file"
+    text, fields = (f"{option} {name}\n", {}) if option[0].isupper() else ("", {option: name})
+    with pytest.raises(HostError, match="no user nobody-of-that-name"):
+        route(tmp_path, text, **fields)
+    assert route(tmp_path, "IdentityFile ~root/x\n").identities.files == ("/root/x",)
+
+
+def test_options_of_a_session_do_not_matter(tmp_path: Path) -> None:
+    """`ssh -G` without a command refuses the first one."""
+    text = "ForkAfterAuthentication yes\nRemoteCommand top\nRequestTTY force\nSessionType none\nStdinNull yes\n"
+    for part in (text, "ForkAfterAuthentication yes\nPort 2200\n"):
+        assert route(tmp_path, part + "Port 2200\nIdentityFile /k/%h\n").port == 2200
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
