@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import importlib.util
@@ -149,21 +150,16 @@ class LazyGroup(click.Group):
             note(traceback.format_exc().rstrip())
             ctx.exit(EXIT_FAILED)
 
+    def make_context(self, *words: Any, **options: Any) -> click.Context:
+        """Parse the command line; options such as --help print here."""
+        with _lost_output_handled():
+            return super().make_context(*words, **options)
+
     def _invoke(self, ctx: click.Context) -> Any:
         try:
-            value = super().invoke(ctx)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            abandon_stdout()
-            ctx.exit(EXIT_OK)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT) or error.filename:
-                raise
-            abandon_stdout()
-            text = f"cannot write the result to stdout: {error.strerror}"
-            raise Failed(
-                StoreError(text, "the measurements are stored; print them with: perfrunner report")
-            ) from error
+            with _lost_output_handled():
+                value = super().invoke(ctx)
+                sys.stdout.flush()
         except PerfrunnerError as error:
             raise Failed(error) from error
         except (KeyboardInterrupt, click.Abort):
@@ -171,6 +167,24 @@ class LazyGroup(click.Group):
             ctx.exit(EXIT_INTERRUPTED)
         else:
             return value
+
+
+@contextlib.contextmanager
+def _lost_output_handled() -> Iterator[None]:
+    """End with 0 if the reader of stdout has gone, and with an error if stdout cannot be written otherwise."""
+    try:
+        yield
+    except BrokenPipeError:
+        abandon_stdout()
+        raise click.exceptions.Exit(EXIT_OK) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT) or error.filename:
+            raise
+        abandon_stdout()
+        text = f"cannot write the result to stdout: {error.strerror}"
+        raise Failed(
+            StoreError(text, "the measurements are stored; print them with: perfrunner report")
+        ) from error
 
 
 def _print_man_page(ctx: click.Context) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH_OF_A_PIPE = 200
+_WIDTHS = range(
+    20, 10_001
+)  # of $COLUMNS; other numbers come from programs that do not know the width
 NOTIFY_S = 300.0  # of a command that delivers a mail
 REPEATED = "it will be included in the next run's summary"
 
@@ -29,18 +33,34 @@ def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=2, default=str, allow_nan=False))
 
 
+def new_console(**options: Any) -> Console:
+    """Return a rich console that ignores an absurd $COLUMNS, and whose reader may go without ending the program.
+
+    Rich itself would end the program with 1, also if it is only the reader of the progress that has gone.
+    """
+    from rich.console import Console
+
+    class LastingConsole(Console):
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    environment = dict(os.environ)
+    columns = environment.get("COLUMNS", "")
+    if not (columns.isdecimal() and int(columns[:9]) in _WIDTHS):
+        environment.pop("COLUMNS", None)
+    return LastingConsole(highlight=False, soft_wrap=False, _environ=environment, **options)
+
+
 def result_console() -> Console:
     """Return a console for tables on stdout.
 
     In a pipe it has no colour. Its width is then $COLUMNS, or a large one so that nothing is cut.
     """
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=False)
+    console = new_console()
     if not console.is_terminal:
-        has_width = os.environ.get("COLUMNS", "").isdigit()
-        width = console.width if has_width else WIDTH_OF_A_PIPE
-        console = Console(highlight=False, soft_wrap=False, width=width, no_color=True)
+        width = console.width if "COLUMNS" in console._environ else WIDTH_OF_A_PIPE  # noqa: SLF001
+        console = new_console(width=width, no_color=True)
     return console
 
 

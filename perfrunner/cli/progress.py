@@ -14,7 +14,7 @@ from typing import TypeAlias
 from rich.console import Console
 from rich.markup import escape
 
-from perfrunner.cli.output import duration
+from perfrunner.cli.output import duration, new_console
 from perfrunner.cli.run_line import MARK, RunLine, change_so_far
 from perfrunner.errors import EXIT_INTERRUPTED
 from perfrunner.experiment import events as ev
@@ -26,12 +26,12 @@ Closable: TypeAlias = "LineProgress | BarProgress | QuietProgress"
 
 def progress_listener(quiet: bool) -> Closable:
     """Return the listener that fits stderr: quiet, a bar, or lines. Use it as a context manager."""
-    console = Console(stderr=True, highlight=False)
+    console = new_console(stderr=True)
     if quiet:
         return QuietProgress(console)
     if console.is_terminal and os.environ.get("TERM") != "dumb":
         return BarProgress(console)
-    return LineProgress(Console(stderr=True, highlight=False, width=1000, no_color=True))
+    return LineProgress(new_console(stderr=True, width=1000, no_color=True))
 
 
 class QuietProgress:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def json_text(report: Report) -> str:
     """Return valid JSON; unknown values are null, never NaN."""
-    return json.dumps(document(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(document(report), indent=1, allow_nan=False) + "\n"
 
 
 def document(report: Report) -> dict[str, Any]:

@@ -59,6 +59,14 @@ def test_output_needs_no_utf_8(demo, words, environment):
         assert written.count("-") == wanted.count("-") + minus
 
 
+def test_a_json_document_is_utf_8_in_every_locale(demo):
+    """Its characters are those of ASCII, so that nothing is replaced either."""
+    usual = run(demo, "report", "--format", "json", PYTHONIOENCODING="utf-8").stdout
+    plain = run(demo, "report", "--format", "json", **LATIN).stdout
+    assert plain == usual
+    assert "·" in plain.decode("utf-8").encode().decode("unicode_escape")
+
+
 def test_text_that_is_not_utf_8_is_made_readable():
     assert readable(NAME) == "caf\N{REPLACEMENT CHARACTER}.cc"
     assert all_readable({NAME: (NAME, 1, None, {"a\0": [True]})}) == {

@@ -1,0 +1,85 @@
+"""Streams that end early, are full or claim an absurd width: no traceback, no wrong exit code, no lost number."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.fakes import ROOT
+
+FIRST = str(ROOT / "specs" / "first.yaml")
+TABLES = [["list"], ["report"], ["plan", FIRST, "--seed", "1"]]
+
+
+def perfrunner(
+    words: list[str], cwd: Path, stdout: int, **environment: str
+) -> subprocess.CompletedProcess[bytes]:
+    env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "PERFRUNNER_OUT")}
+    return subprocess.run(
+        [sys.executable, "-m", "perfrunner", *words], cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, check=False,
+        env={**env, "PYTHONPATH": str(ROOT), **environment}, timeout=300,
+    )  # fmt: skip
+
+
+def broken_pipe() -> int:
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing
+
+
+@pytest.fixture
+def stored(nights: object, night: object) -> None:
+    night(0.05)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("words", [*TABLES, ["show", "--trials"], ["--help"]], ids=" ".join)
+def test_a_reader_that_goes_is_no_error(cli, stored, words):
+    done = perfrunner(words, cli.directory, broken_pipe())
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("words", [["list"], ["--man"]], ids=" ".join)
+def test_a_full_disk_is_named(cli, stored, words):
+    done = perfrunner(words, cli.directory, os.open("/dev/full", os.O_WRONLY))
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"error: cannot write the result to stdout: No space left")
+
+
+@pytest.mark.parametrize("words", TABLES, ids=" ".join)
+def test_an_absurd_width_is_none(cli, stored, words):
+    usual = perfrunner(words, cli.directory, subprocess.PIPE)
+    assert re.search(rb"\d", usual.stdout)
+    for columns in ("0", "1", "99999999999"):
+        done = perfrunner(words, cli.directory, subprocess.PIPE, COLUMNS=columns)
+        assert (done.returncode, done.stdout) == (0, usual.stdout)
+
+
+PROGRESS = """
+import os, sys
+from perfrunner.cli.progress import progress_listener
+from perfrunner.experiment import events as ev
+with progress_listener(quiet=sys.argv[1] == "quiet") as listener:
+    for number in range(3):
+        listener.on_event(ev.Warned("the host is busy", "wait"))
+        listener.on_event(ev.BuildFailed("je", "no compiler"))
+print("the run goes on")
+"""
+
+
+@pytest.mark.parametrize("how", ["quiet", "lines"])
+def test_a_run_outlives_the_reader_of_its_progress(tmp_path, how):
+    """As in `perfrunner run spec.yaml 2>&1 >results.txt | head`."""
+    stderr = broken_pipe()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRESS, how], stdout=subprocess.PIPE, stderr=stderr, check=False, cwd=ROOT,
+            timeout=300,
+        )  # fmt: skip
+    finally:
+        os.close(stderr)
+    assert (done.returncode, done.stdout) == (0, b"the run goes on\n")
