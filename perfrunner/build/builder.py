@@ -43,6 +43,7 @@ from perfrunner.build.snapshot import mirror
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.build.tree import BuildPlan, Tree, build_and_install, locked_tree
 from perfrunner.errors import BuildError
+from perfrunner.paths import with_home
 
 if TYPE_CHECKING:
     from perfrunner.spec.variant import Variant
@@ -120,7 +121,7 @@ def build(
     env = build_environment()
     plan = _plan(request, source_dir, env)
     recipe = _recipe(plan, request)
-    cache_dir = cache_dir.expanduser().absolute()
+    cache_dir = with_home(cache_dir).absolute()
     own_cache(cache_dir)
     try:
         identity = _cached(cache_dir, recipe, tell)
@@ -152,7 +153,7 @@ def find(request: BuildRequest, cache_dir: Path, progress: Progress | None = Non
     """Return the build id if the cache holds the artifact. Changes nothing. Raises BuildError without a toolchain."""
     plan = _plan(request, Path(), build_environment())
     recipe = _recipe(plan, request)
-    return _cached(cache_dir.expanduser().absolute(), recipe, progress or silent)
+    return _cached(with_home(cache_dir).absolute(), recipe, progress or silent)
 
 
 def _artifact(cache_dir: Path, identity: str) -> Path:

@@ -19,6 +19,7 @@ from perfrunner.build.artifact import Artifact
 from perfrunner.build.builder import build_variant
 from perfrunner.build.layout import relink
 from perfrunner.build.output import Progress
+from perfrunner.paths import with_home
 
 if TYPE_CHECKING:
     from perfrunner.hosts import Facts, Host
@@ -150,4 +151,4 @@ def open_builder(cluster: ClusterSpec, cache_dir: Path, run_id: str) -> Iterator
         facts = host.facts()
         if problem := work_dir_problem(facts):
             raise HostError(f"{name}: {problem[0]}", hint=problem[1])
-        yield BuildHost(host, cache_dir.expanduser().absolute(), platform_of(name, facts))
+        yield BuildHost(host, with_home(cache_dir).absolute(), platform_of(name, facts))

@@ -22,6 +22,7 @@ from click.shell_completion import CompletionItem
 
 from perfrunner.children import STORE_VARIABLE
 from perfrunner.errors import PerfrunnerError
+from perfrunner.paths import with_home
 
 Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 STORE_META = "perfrunner.store"  # key of the value of --store in the click context
@@ -99,7 +100,7 @@ def _rows(ctx: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]
         path = Path(url.removeprefix("sqlite:///").partition("?")[0]).resolve()
     else:
         given = _given(ctx, "out_dir") or os.environ.get("PERFRUNNER_OUT") or "perfrunner-results"
-        path = (Path(given).expanduser() / STORE).resolve()
+        path = (with_home(given) / STORE).resolve()
     with closing(
         sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_BUSY_S)
     ) as db:
@@ -160,7 +161,7 @@ def _names(ctx: click.Context, key: str) -> list[str]:
     if path is None:
         return [*SMALL[key]] if ctx.info_name == "ab" else []
     overrides, profile = ctx.params.get("overrides") or (), ctx.params.get("profile")
-    tree = spec_tree(Path(path).expanduser(), Problems(), overrides, None, profile)
+    tree = spec_tree(with_home(path), Problems(), overrides, None, profile)
     node = tree.get(key)
     return [] if node is None else [str(name) for name in plain(node)]
 
@@ -169,7 +170,7 @@ def _profiles(ctx: click.Context) -> Iterator[tuple[str, str]]:
     from perfrunner.spec.assemble import profile_names
 
     path = _given(ctx, "spec_path")
-    yield from ((name, "") for name in (profile_names(Path(path).expanduser()) if path else ()))
+    yield from ((name, "") for name in (profile_names(with_home(path)) if path else ()))
 
 
 def clusters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

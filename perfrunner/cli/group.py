@@ -11,6 +11,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, Any
 
 import click
@@ -18,7 +19,14 @@ from click.shell_completion import CompletionItem
 
 from perfrunner import __version__
 from perfrunner.cli.output import abandon_stdout, hold_standard_streams, note
-from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, PerfrunnerError, StoreError
+from perfrunner.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    PerfrunnerError,
+    StoreError,
+    UsageError,
+)
 
 # Heading -> names of its commands, in the order of --help. Every command stands under one heading.
 GROUPS = {
@@ -146,7 +154,11 @@ class LazyGroup(click.Group):
             return self._invoke(ctx)
         except (click.ClickException, click.exceptions.Exit):
             raise
-        except Exception:  # noqa: BLE001 - Python would exit with 1, which is the code of a verdict
+        except Exception as error:
+            if isinstance(error, FileNotFoundError) and _is_nowhere():
+                raise Failed(
+                    UsageError("the current directory does not exist any more", "cd to another one")
+                ) from error
             note(traceback.format_exc().rstrip())
             ctx.exit(EXIT_FAILED)
 
@@ -167,6 +179,15 @@ class LazyGroup(click.Group):
             ctx.exit(EXIT_INTERRUPTED)
         else:
             return value
+
+
+def _is_nowhere() -> bool:
+    """Tell whether the current directory was removed."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 @contextlib.contextmanager

@@ -12,12 +12,15 @@ import click
 from perfrunner.children import STORE_VARIABLE
 from perfrunner.cli import complete
 from perfrunner.cli.gate import FAIL_ON
+from perfrunner.paths import with_home
 
 if TYPE_CHECKING:
     from perfrunner.results import ResultStore
 
 DEFAULT_OUT = Path("perfrunner-results")
-DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "perfrunner"
+# The XDG base directory specification says: paths that are not absolute are ignored.
+_CACHE_HOME = Path(os.environ.get("XDG_CACHE_HOME", ""))
+DEFAULT_CACHE = (_CACHE_HOME if _CACHE_HOME.is_absolute() else Path("~/.cache")) / "perfrunner"
 
 
 def _remember_store(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -41,7 +44,7 @@ def open_results(out_dir: Path, *, create: bool = False) -> ResultStore:
 
 def _expanded(ctx: click.Context, param: click.Parameter, value: Path) -> Path:
     del ctx, param
-    return value.expanduser()
+    return with_home(value)
 
 
 spec_argument = click.argument("spec_path", metavar="SPEC", type=click.Path(path_type=Path))

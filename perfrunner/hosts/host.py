@@ -17,6 +17,7 @@ from perfrunner.hosts.openssh import Destination, resolve
 from perfrunner.hosts.process import StopResult
 from perfrunner.hosts.registry import Process
 from perfrunner.hosts.ssh import SshTransport
+from perfrunner.paths import with_home
 from perfrunner.spec.cluster import HostSpec
 
 
@@ -189,7 +190,7 @@ def open_host(
         link = LocalTransport(name or "local")
     else:
         require_ssh()
-        if spec.key is not None and not Path(spec.key).expanduser().exists():
+        if spec.key is not None and not with_home(spec.key).exists():
             raise HostError(f"{name or spec.address}: no such key file: {spec.key}")
         link = SshTransport(name or spec.address, resolve(destination_of(spec)))
     try:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from perfrunner.errors import HostError
+from perfrunner.paths import with_home
 
 HostKeyPolicy: TypeAlias = Literal["strict", "accept-new"]
 
@@ -374,7 +375,7 @@ def _expanded_home(name: str) -> str:
         entry = pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())
     except KeyError:
         if not user:
-            return str(Path(name).expanduser())
+            return str(with_home(name))
         raise HostError(f"ssh_config or cluster file: there is no user {user}: {name}") from None
     return entry.pw_dir + slash + rest
 

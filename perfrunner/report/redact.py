@@ -11,8 +11,9 @@ import hashlib
 import re
 from collections.abc import Mapping
 from ipaddress import AddressValueError, IPv6Address
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from perfrunner.paths import with_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -181,7 +182,7 @@ def _secrets(record: ExperimentRecord) -> Iterator[str]:
             if key != "user" or value not in COMMON_USERS:
                 yield value
             if key in ("key", "known_hosts"):
-                yield str(Path(value).expanduser())
+                yield str(with_home(value))
 
 
 def _leaves(value: Any, key: str = "") -> Iterable[tuple[str, str]]:

@@ -35,6 +35,7 @@ from sqlalchemy.pool import NullPool
 from typing_extensions import ParamSpec
 
 from perfrunner.errors import EXIT_AWAY, StoreError
+from perfrunner.paths import with_home
 from perfrunner.results.schema import SCHEMA_VERSION, metadata, schema_table
 
 if TYPE_CHECKING:
@@ -290,7 +291,7 @@ def _contents(url: URL) -> Path | None:
     raw = url.query.get("raw")
     if raw is None:
         return None
-    path = Path(str(raw)).expanduser()
+    path = with_home(str(raw))
     if not path.is_absolute():
         raise StoreError(
             f"raw={raw}: expected the absolute path of a directory that all groups share"

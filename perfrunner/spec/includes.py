@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from perfrunner.paths import with_home
 from perfrunner.spec.document import Mark, Node, Path_, describe, load_document
 from perfrunner.spec.problems import Problems
 
@@ -69,7 +70,7 @@ class Sources:
         if not isinstance(name.value, str) or not name.value:
             self.problems.add(name.mark, "", f"{expected}, got {describe(name.value)}")
             return None
-        path = (directory / Path(name.value).expanduser()).resolve()
+        path = (directory / with_home(name.value)).resolve()
         if not path.is_file():
             missing = "a directory" if path.is_dir() else "no such file"
             near = _similar(path, alternatives)
@@ -163,7 +164,7 @@ def _with_absolute(node: Node, keys: tuple[str, ...]) -> Node:
 
 
 def _absolute(text: str, mark: Mark) -> str:
-    path = Path(text).expanduser()
+    path = with_home(text)
     directory = Path(mark.source).parent if mark.line else Path.cwd()  # an override's line is 0
     return str(path if path.is_absolute() else (directory / path).resolve())
 

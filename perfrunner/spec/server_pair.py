@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from perfrunner.paths import with_home
 from perfrunner.spec.matrix import variant_name
 from perfrunner.spec.server import PORT
 from perfrunner.spec.small import LOCAL_CLUSTER
@@ -29,7 +30,7 @@ def words_of(command: str, *, built: bool = False) -> list[str]:
         raise ValueError(f"it has no {PORT}")
     program = words[0]
     if not built and ("/" in program or program.startswith("~")):
-        words[0] = str(Path(program).expanduser().absolute())
+        words[0] = str(with_home(program).absolute())
     return words
 
 
@@ -72,7 +73,7 @@ def of_preloads(
         name: {
             "server": {**settings, "command": list(command)},
             "allocator": {
-                "preload": str(Path(preload).expanduser().absolute()) if "/" in preload else preload
+                "preload": str(with_home(preload).absolute()) if "/" in preload else preload
             },
         }
         for name, preload in zip(names, preloads, strict=True)
@@ -91,7 +92,7 @@ def of_revisions(
         repository, separator, revision = text.rpartition("@")
         if not separator or not repository or not revision:
             raise ValueError(f"{text}: expected REPOSITORY@REVISION, such as ~/redis@unstable")
-        pairs.append((str(Path(repository).expanduser().absolute()), revision))
+        pairs.append((str(with_home(repository).absolute()), revision))
     names = _told_apart([f"{Path(git).name}-{revision}" for git, revision in pairs], pairs)
     return {
         name: {

@@ -14,6 +14,7 @@ from typing import Annotated
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
+from perfrunner.paths import with_home
 from perfrunner.spec.base import Piece, matching
 from perfrunner.spec.engine_tree import (
     ENGINE_DIRECTORY,
@@ -79,7 +80,7 @@ def source_from_text(text: str) -> SourceSpec:
     the working tree even in one of its subdirectories.
     """
     if text.startswith((".", "/", "~")):
-        directory = Path(text).expanduser().resolve()
+        directory = with_home(text).resolve()
         return SourceSpec(dir=str(_around(directory) if text == "." else directory))
     return SourceSpec(git=text)
 

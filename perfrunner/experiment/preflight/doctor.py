@@ -22,6 +22,7 @@ from perfrunner.experiment.preflight.requirements import cpu_findings, sdk_findi
 from perfrunner.hosts import Host, Process, data_address, open_host, scripts
 from perfrunner.hosts.facts import usable_memory
 from perfrunner.measure.cpu_profile import check_perf
+from perfrunner.paths import with_home
 from perfrunner.spec.allocator import is_crate
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.model import Spec
@@ -270,7 +271,7 @@ def _directories(cache_dir: Path) -> Iterator[Finding]:
             text,
             f"create it with mkdir -p {named}, or unset TMPDIR",
         )
-    cache = cache_dir.expanduser().absolute()
+    cache = with_home(cache_dir).absolute()
     place = next(path for path in (cache, *cache.parents) if path.exists())
     if not os.access(place, os.W_OK | os.X_OK):
         text = f"the build cache {cache} is not writable"

@@ -1,0 +1,11 @@
+"""Paths as users write them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def with_home(path: str | Path) -> Path:
+    """Expand `~` and `~user` as a shell does: the name of an unknown user stays as it is, and no such file exists."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  Path.expanduser raises RuntimeError for an unknown user
