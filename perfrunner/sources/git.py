@@ -95,8 +95,10 @@ class Repository:
     def commit(self, revision: str) -> Commit:
         """Return the commit that a revision names.
 
-        Raises UsageError for an unknown revision; the message suggests names, or how to complete a shallow clone.
+        Raises UsageError for a name of both a branch and a tag, and for an unknown revision; the message suggests
+        names, or how to complete a shallow clone.
         """
+        self._refuse_two_meanings(_name_in(revision))
         try:
             sha = self.git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
         except GitError:
@@ -104,6 +106,14 @@ class Repository:
         text = self.git("show", "--no-patch", "--format=%H%x00%cI%x00%s", sha)
         sha, date, title = text.rstrip("\n").split("\0")
         return Commit(sha, date, _utf8(title))
+
+    def _refuse_two_meanings(self, name: str) -> None:
+        both = [f"refs/heads/{name}", f"refs/tags/{name}"]
+        if name and self.git("for-each-ref", "--format=%(refname)", *both).split() == both:
+            raise UsageError(
+                f"{self.top}: {name} is a branch and a tag",
+                f"name one of them: heads/{name} or tags/{name}",
+            )
 
     def _unknown(self, revision: str) -> UsageError:
         refs = self.git(
@@ -116,7 +126,7 @@ class Repository:
             hint = UNSHALLOW
         elif Path(revision).is_dir():
             hint = f"to use a directory, write its path: ./{revision}"
-        name = re.split(r"[~^@]", revision, maxsplit=1)[0]  # the branch of main~2
+        name = _name_in(revision)
         remote = [ref for ref in refs if ref.endswith(f"/{name}")]
         near = "" if name in refs else did_you_mean(remote[0] if remote else name, refs)
         return UsageError(f"{self.top} has no revision {revision}{near}", hint)
@@ -291,6 +301,11 @@ def run_git(
             done.stderr.strip() or f"git {_command(arguments)}: status {done.returncode}"
         )
     return done.stdout
+
+
+def _name_in(revision: str) -> str:
+    """Return the name of a branch or tag in a revision: `main` in `main~2`; empty in `@{u}`."""
+    return re.split(r"[~^@]", revision, maxsplit=1)[0]
 
 
 def _unreadable(directory: Path, message: str) -> UsageError:

@@ -185,6 +185,18 @@ def test_a_partial_clone_is_refused_at_once_and_never_fetches(
     assert resolve_sources(a_spec(old={"git": "v1"}), clone / "engine_src", cache)
 
 
+def test_a_name_of_a_branch_and_a_tag_is_refused(repo: Repo, cache: Path) -> None:
+    """Git takes the tag, and says so on stderr only."""
+    repo.git("tag", "feature/x", "v1")
+    for revision in ("feature/x", "feature/x~0"):
+        with pytest.raises(UsageError, match="feature/x is a branch and a tag") as refused:
+            resolve_sources(a_spec(old={"git": revision}), repo.engine, cache)
+        assert "heads/feature/x" in (refused.value.hint or "")
+    for revision, content in (("heads/feature/x", "two\nthree\n"), ("tags/feature/x", "one\n")):
+        sources = resolve_sources(a_spec(old={"git": revision}), repo.engine, cache)
+        assert text(sources, "old") == content
+
+
 def test_a_worktree_is_a_repository_like_any_other(repo: Repo, cache: Path, tmp_path: Path) -> None:
     tree = tmp_path / "beside"
     repo.git("worktree", "add", "-q", str(tree), "feature/x")
