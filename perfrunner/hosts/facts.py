@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 Facts: TypeAlias = dict[str, object]
 NO_LIMIT = 2**62  # cgroups v1 express "no memory limit" by a number near 2**63
 
+# The numbers of `df -P`, between two names that may contain blanks and line breaks.
+_DF = re.compile(r"\s(?P<total>\d+)\s+\d+\s+(?P<free>\d+)\s+(\d+%|-)\s")
+
 NETWORK_FILE_SYSTEMS = {
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs",
     "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.rclone", "fuse.s3fs",
@@ -114,8 +117,8 @@ def parse_facts(text: str) -> Facts:
         facts["cgroup"] = shown["cgroup"].splitlines()[-1]
     if "open_files" in shown:
         facts["open_files_limit"] = shown["open_files"]
-    if "disk" in shown:
-        facts["disk_free_bytes"] = int(shown["disk"].splitlines()[-1].split()[3]) * 1024
+    if (disk := _DF.search(shown.get("disk", ""))) is not None:
+        facts["disk_free_bytes"] = int(disk["free"]) * 1024
     facts.update(_mount_facts(shown))
     return facts
 
@@ -136,10 +139,9 @@ def _mount_facts(shown: dict[str, str]) -> Facts:
     facts: Facts = {}
     if len(words := shown.get("mount", "").split()) == 2:
         facts["work_dir_filesystem"], facts["work_dir_options"] = words
-    if len(words := (shown.get("inodes", "").splitlines() or [""])[-1].split()) >= 4:
-        total, _, free = words[1:4]
-        if total.isdecimal() and free.isdecimal() and int(total) > 0:  # btrfs has no such number
-            facts["inodes_free"] = int(free)
+    inodes = _DF.search(shown.get("inodes", ""))
+    if inodes is not None and int(inodes["total"]) > 0:  # btrfs has no such number
+        facts["inodes_free"] = int(inodes["free"])
     return facts
 
 
@@ -169,9 +171,12 @@ def _limits(shown: dict[str, str], available: object) -> Facts:
 
 
 def _cpus_of(quota: str) -> float:
-    """Parse a CPU quota such as `max 100000` or `50000 100000` (microseconds of CPU time and of wall time)."""
-    time_us, _, wall_us = quota.partition(" ")
-    return math.inf if time_us == "max" else float(time_us) / float(wall_us)
+    """Parse a CPU quota such as `max 100000` or `50000 100000` (microseconds of CPU time and of wall time).
+
+    Any other text is no limit: some containers show files of their own instead of the kernel's.
+    """
+    match = re.fullmatch(r"([0-9]+) ([1-9][0-9]*)", quota)
+    return int(match[1]) / int(match[2]) if match else math.inf
 
 
 def _cpu_facts(shown: dict[str, str]) -> Facts:

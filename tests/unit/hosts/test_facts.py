@@ -115,6 +115,22 @@ def test_of_a_group_and_those_above_it_the_tightest_limit_holds() -> None:
     }
 
 
+@pytest.mark.parametrize("quota", ["max", "100 0", "-1 100000", "", "50000"])
+def test_a_quota_that_no_kernel_writes_is_no_limit(quota: str) -> None:
+    assert usable_cpus(parse_facts(printed(cpu_max=quota)) | {"cpus": 8}) == 8
+
+
+def test_names_of_file_systems_contain_blanks_and_line_breaks() -> None:
+    header = "Filesystem 1024-blocks Used Available Capacity Mounted on"
+    for row in (
+        "//nas/my share 1000 10 990 1% /mnt/a b",
+        "/dev/sda1 1000 10 990 1% /a\nb 7",
+        "x 1000 10 990 - /",
+    ):
+        facts = parse_facts(printed(disk=f"{header}\n{row}", inodes=f"{header}\n{row}"))
+        assert facts == {"disk_free_bytes": 990 * 1024, "inodes_free": 990}
+
+
 def test_no_limit_is_no_fact() -> None:
     """A history that was begun before these were read goes on where there is none."""
     facts = parse_facts(
