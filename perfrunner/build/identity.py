@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -47,7 +48,7 @@ class AllocatorPin:
 def source_files(source_dir: Path) -> Iterator[Path]:
     """Yield every file that an artifact depends on, except the allocators' pins, in a fixed order.
 
-    Links are followed.
+    Links are followed. Pipes, sockets and devices have no content, and git does not know them either.
     """
     for directory, names, files in os.walk(source_dir, followlinks=True):
         here = Path(directory)
@@ -59,8 +60,16 @@ def source_files(source_dir: Path) -> Iterator[Path]:
         if here == source_dir / ALLOCATORS:
             names[:] = [name for name in names if not (here / name / "Cargo.toml").exists()]
         for name in sorted(files):
-            if not _OTHER_FILES.fullmatch(name):
+            if not _OTHER_FILES.fullmatch(name) and not _is_special(here / name):
                 yield here / name
+
+
+def _is_special(path: Path) -> bool:
+    """Tell whether reading a path would wait or fail; False for a link that leads nowhere, which is an error later."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False
 
 
 def _leads_back(directory: Path) -> bool:

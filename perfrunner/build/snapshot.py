@@ -96,7 +96,9 @@ def _bring(path: Path, target: Path) -> None:
             target.chmod(mode)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.name}.new")
+    aside = target.with_name(
+        ".perfrunner.new"
+    )  # the file's own name may be as long as names can be
     aside.write_bytes(data)
     aside.chmod(mode)
     aside.replace(target)

@@ -36,6 +36,7 @@ _OFFLINE = {
 _MISSING = re.compile(r"promisor remote|lazy fetch|transport '\w+' not allowed|could not fetch")
 _AS_STORED = ("-c", "core.autocrlf=false", "-c", "core.eol=lf")
 _KEPT_SETTING = re.compile(r"GIT_CONFIG_(COUNT|KEY_\d+|VALUE_\d+|GLOBAL|SYSTEM|NOSYSTEM)")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _WHOLE = re.MULTILINE | re.DOTALL
 
 
@@ -326,8 +327,9 @@ def _unreadable(directory: Path, message: str) -> UsageError:
 
 
 def _utf8(text: str) -> str:
-    """Convert git's output to displayable text: UTF-8 in every locale, with other bytes replaced."""
-    return os.fsencode(text).decode("utf-8", "replace")
+    """Convert git's output to displayable text: UTF-8 in every locale, without control characters of a terminal."""
+    decoded = os.fsencode(text).decode("utf-8", "replace")
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", decoded.replace("\t", " "))
 
 
 def _command(arguments: Sequence[str]) -> str:

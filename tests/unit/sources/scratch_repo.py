@@ -35,7 +35,7 @@ class Repo:
         who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always"]
         return subprocess.run(
             ["git", "-C", str(at or self.top), *who, *words],
-            env=env, check=True, capture_output=True, text=True,
+            env=env, check=True, capture_output=True, encoding="utf-8", errors="replace",
         ).stdout  # fmt: skip
 
     def write(self, **files: str) -> None:

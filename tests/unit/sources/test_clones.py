@@ -185,6 +185,33 @@ def test_a_partial_clone_is_refused_at_once_and_never_fetches(
     assert resolve_sources(a_spec(old={"git": "v1"}), clone / "engine_src", cache)
 
 
+def test_any_name_of_a_file_is_read_and_special_files_are_not(repo: Repo, cache: Path) -> None:
+    names = [
+        "x" * 252 + ".cc",
+        "new\nline.cc",
+        "-dash.cc",
+        "*.cc",
+        ":colon.cc",
+        os.fsdecode(b"lat\xe9.cc"),
+    ]
+    for name in names:
+        (repo.engine / name).write_text("x\n")
+    repo.commit("names")
+    os.mkfifo(repo.engine / "pipe")
+    sources = resolve_sources(a_spec(old={"git": "main"}, here=None), repo.engine, cache)
+    for variant in ("old", "here"):
+        assert [text(sources, variant, name) for name in names] == ["x\n"] * len(names)
+        assert not (sources.path(variant) / "pipe").exists()
+
+
+def test_a_title_cannot_steer_a_terminal(repo: Repo) -> None:
+    repo.git("commit", "-q", "--allow-empty", "-m", "red \x1b[31m and\ttab")
+    repository = Repository.around(repo.engine)
+    assert repository is not None
+    assert repository.commit("main").title == "red \N{REPLACEMENT CHARACTER}[31m and tab"
+    assert "\x1b" not in repository.log("v1", "main", 9)[1][0]
+
+
 def test_a_name_of_a_branch_and_a_tag_is_refused(repo: Repo, cache: Path) -> None:
     """Git takes the tag, and says so on stderr only."""
     repo.git("tag", "feature/x", "v1")
