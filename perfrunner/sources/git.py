@@ -154,7 +154,27 @@ class Repository:
                     "commit them in the submodule first, so that a revision names its content",
                 )
             names.append(fields[-1])
+        names += self._overlooked()
         return tuple(sorted(name.removeprefix(self.prefix) for name in names))
+
+    def _overlooked(self) -> list[str]:
+        """Return the changed files that git overlooks (update-index --assume-unchanged, --skip-worktree).
+
+        A file of that kind that is not there is left out: a sparse checkout marks such files.
+        """
+        listed = self.git("ls-files", "-v", "-s", "-z", "--", self.prefix or ".")
+        marked = {}
+        for entry in filter(None, listed.split("\0")):
+            head, name = entry.split("\t", 1)
+            mark, _, blob, _ = head.split(" ")
+            path = self.top / name
+            if (mark == "S" or mark.islower()) and path.is_file() and not path.is_symlink():
+                marked[name] = blob
+        return [
+            name
+            for name, blob in marked.items()
+            if self.git("hash-object", "--", name).strip() != blob
+        ]
 
     def ignored_files(self) -> tuple[str, ...]:
         """Return the ignored files below `prefix`, relative to it.

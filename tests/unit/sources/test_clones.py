@@ -185,6 +185,18 @@ def test_a_partial_clone_is_refused_at_once_and_never_fetches(
     assert resolve_sources(a_spec(old={"git": "v1"}), clone / "engine_src", cache)
 
 
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_a_change_that_git_overlooks_is_a_change(repo: Repo, cache: Path, flag: str) -> None:
+    repo.git("update-index", flag, "engine_src/main.cc", "engine_src/README.md")
+    repository = Repository.around(repo.engine)
+    assert repository is not None
+    assert repository.changed_files() == ()
+    (repo.engine / "README.md").unlink()
+    assert repository.changed_files() == (), "as in a sparse checkout"
+    repo.write(main_cc="hidden\n")
+    assert repository.changed_files() == ("main.cc",)
+
+
 def test_any_name_of_a_file_is_read_and_special_files_are_not(repo: Repo, cache: Path) -> None:
     names = [
         "x" * 252 + ".cc",
