@@ -90,7 +90,9 @@ class Comparer:
         for variant in (spec.baseline, name):
             commit = sources.servers[variant].sha
             try:
-                prepare(spec.variants[variant], self.cache_dir, commit, remote=remote)
+                prepare(
+                    spec.variants[variant], self.cache_dir, self.engine_src, commit, remote=remote
+                )
             except (BuildError, UsageError) as error:
                 if variant == spec.baseline:
                     raise

@@ -16,6 +16,7 @@ from perfrunner.hosts.process import BASE_ENVIRONMENT
 from perfrunner.servers.preload import find_library, linked_allocator, read_elf
 from perfrunner.servers.registry import adapter_for
 from perfrunner.sources.git import GitError, Repository
+from perfrunner.spec.allocator import is_crate
 from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.suggest import did_you_mean
 
@@ -53,7 +54,7 @@ class ChecksHere:
 
     def preload(self, server: ServerSpec, preload: str, *, remote: bool) -> str | None:
         try:
-            if not remote or preload.startswith("/"):
+            if not is_crate(preload) and (not remote or preload.startswith("/")):
                 find_library(preload)
         except UsageError as error:
             return f"{error.message} ({error.hint})" if error.hint else error.message

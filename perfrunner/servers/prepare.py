@@ -21,8 +21,9 @@ from perfrunner.build.output import Progress, run_logged, silent
 from perfrunner.build.toolchain import build_environment
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.servers.checks import find_program, preload_problem, program_problem
-from perfrunner.servers.preload import VARIABLE, find_library
+from perfrunner.servers.preload import VARIABLE, build_library, find_library
 from perfrunner.sources.git import Commit, Repository
+from perfrunner.spec.allocator import is_crate
 from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.variant import Variant
 
@@ -66,6 +67,7 @@ class PreparedServer:
 def prepare(
     variant: Variant,
     cache_dir: Path,
+    engine_src: Path,
     commit: str | None = None,
     progress: Progress = silent,
     *,
@@ -73,8 +75,9 @@ def prepare(
 ) -> PreparedServer:
     """Prepare the server of a variant. Raises BuildError or UsageError.
 
-    `commit` is what its revision named when the experiment began; None: what it names now. `remote`: for a host over
-    SSH, which has programs and libraries of its own.
+    `engine_src` has the pins of the allocators that are built here. `commit` is what its revision named when the
+    experiment began; None: what it names now. `remote`: for a host over SSH, which has programs and libraries of
+    its own.
     """
     began = time.monotonic()
     server = variant.server
@@ -93,7 +96,9 @@ def prepare(
     program = (find_program(word) if sent else None) or Path(word)
     preload = variant.allocator.preload
     library = None
-    if preload is not None and (not remote or preload.startswith("/")):
+    if preload is not None and is_crate(preload):
+        library = build_library(preload, engine_src, cache_dir, progress)
+    elif preload is not None and (not remote or preload.startswith("/")):
         library = find_library(preload)
     if preload is not None and sent and (wrong := preload_problem(program, server)):
         raise UsageError(f"variant {variant.name}: allocator.preload: {wrong}")

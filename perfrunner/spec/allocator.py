@@ -37,10 +37,10 @@ ALLOCATORS = (
 # Libraries that the loader puts before all others; glibc too, for a program that is linked with another allocator.
 GLIBC = "glibc"
 PRELOADS = (GLIBC, "jemalloc", "mimalloc", "tcmalloc", "snmalloc")
-# The environment variables of an allocator's options: one for all of them, or one for each. The jemalloc of the engine
-# is linked under the prefix _rjem_.
+# The environment variables of an allocator's options: one for all of them, or one for each. A jemalloc that perfrunner
+# builds has the prefix _rjem_.
 _ONE_VARIABLE = {"jemalloc": "MALLOC_CONF"}
-_LINKED_JEMALLOC = "_RJEM_MALLOC_CONF"
+_OWN_JEMALLOC = "_RJEM_MALLOC_CONF"
 _PREFIXES = {"mimalloc": "MIMALLOC_", "tcmalloc": "TCMALLOC_"}
 
 # Named sets of jemalloc's run-time options; a variant's own options override them. The settings check covers them too.
@@ -53,17 +53,24 @@ PROFILES: dict[str, dict[str, str]] = {
 
 def is_crate(allocator: str) -> bool:
     """Tell whether cargo builds an allocator of the engine: its name has the version that Cargo.lock pins."""
-    return "-" in allocator
+    return "-" in allocator and not allocator.startswith("/")
+
+
+def family_of(allocator: str) -> str:
+    """Return an allocator's name without its version."""
+    return allocator.partition("-")[0]
 
 
 def _preload(value: str) -> str:
-    if value not in PRELOADS and not value.startswith("/"):
-        near = expected_name("an allocator", value, PRELOADS)
+    crates = tuple(name for name in ALLOCATORS if is_crate(name))
+    if value not in (*PRELOADS, *crates) and not value.startswith("/"):
+        near = expected_name("an allocator", value, (*PRELOADS, *crates))
         raise ValueError(f"{near}; or the path of a library")
     return value
 
 
-# The name of an allocator, or the path of a library (absolute once a spec is loaded).
+# The name of an allocator of the host, that of one that perfrunner builds, or the path of a library (absolute once a
+# spec is loaded).
 Preload = Annotated[
     str, matching(r"[A-Za-z0-9._/+@~-]+", "a name or a path"), AfterValidator(_preload)
 ]
@@ -125,7 +132,7 @@ class AllocatorSpec(Piece):
     def _known_options(cls, options: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         preload = info.data.get("preload")
         if options and preload is not None:
-            if preload not in (*_ONE_VARIABLE, *_PREFIXES):
+            if family_of(preload) not in (*_ONE_VARIABLE, *_PREFIXES):
                 raise ValueError(
                     f"expected no options for {preload}: only those of"
                     f" {', '.join((*_ONE_VARIABLE, *_PREFIXES))} are known (others go into env:)"
@@ -149,7 +156,12 @@ class AllocatorSpec(Piece):
     @property
     def family(self) -> str:
         """The name of the linked allocator without its version."""
-        return self.name.partition("-")[0]
+        return family_of(self.name)
+
+    @property
+    def preload_family(self) -> str | None:
+        """The name of the preloaded allocator without its version; None without one, and for a path."""
+        return None if self.preload is None or "/" in self.preload else family_of(self.preload)
 
     @property
     def linked_environment(self) -> dict[str, str]:
@@ -158,7 +170,7 @@ class AllocatorSpec(Piece):
         jemalloc's is set even when it is empty: nothing may come from the host's environment.
         """
         if self.family == "jemalloc":
-            return {_LINKED_JEMALLOC: self.option_string}
+            return {_OWN_JEMALLOC: self.option_string}
         return self._variables(self.family)
 
     @property
@@ -166,9 +178,11 @@ class AllocatorSpec(Piece):
         """Return the environment variables of a preloaded allocator's options."""
         if not self.options or self.preload is None:
             return {}
-        if self.preload in _ONE_VARIABLE:
-            return {_ONE_VARIABLE[self.preload]: self.option_string}
-        return self._variables(self.preload)
+        family = family_of(self.preload)
+        if family in _ONE_VARIABLE:
+            own = is_crate(self.preload)
+            return {_OWN_JEMALLOC if own else _ONE_VARIABLE[family]: self.option_string}
+        return self._variables(family)
 
     def _variables(self, family: str) -> dict[str, str]:
         """Return one environment variable for each option."""

@@ -147,7 +147,9 @@ def build_all(
             if variant.server is not None:
                 commit = sources.servers.get(name)
                 sha = None if commit is None else commit.sha
-                server = prepare(variant, cache_dir, sha, progress, remote=remote)
+                server = prepare(
+                    variant, cache_dir, sources.tools_path, sha, progress, remote=remote
+                )
                 builds.servers[name] = server
                 seconds = time.monotonic() - started
                 listener.on_event(BuildFinished(name, server.build_id, server.cached, seconds))

@@ -328,3 +328,32 @@ def test_options_of_mimalloc_are_read_back(servers: ServerLab):
     code, driver = servers.measure()
     assert (code, driver.of("TrialStarted")) == (3, [])
     assert "this mimalloc has no option decomit_delay" in driver.stderr()
+
+
+@pytest.mark.long
+def test_pinned_allocators_are_built_and_preloaded(servers: ServerLab):
+    """They are built once, and each server has the one that its variant names."""
+    options = {
+        "mimalloc-2.3.2": {"purge_delay": 33},
+        "mimalloc-3.3.2": {"purge_delay": 44},
+        "jemalloc-5.3.1": {"narenas": 1},
+        "snmalloc-0.7.6": {},
+    }
+    variants = {
+        name: {**memcached(), "allocator": {"preload": name, "options": chosen}}
+        for name, chosen in options.items()
+    }
+    servers.write({"plain": memcached(), **variants})
+    code, driver = servers.measure()
+    assert code == 0, driver.stderr()
+    assert {trial.status for trial in servers.data().trials} == {"ok"}
+    settings = {name: settings_of(driver, name) for name in variants}
+    assert settings["mimalloc-2.3.2"]["env.MIMALLOC_PURGE_DELAY"] == "33"
+    assert settings["mimalloc-3.3.2"]["env.MIMALLOC_PURGE_DELAY"] == "44"
+    assert "not checked" in settings["jemalloc-5.3.1"]["env._RJEM_MALLOC_CONF"]
+    assert len({settings[name]["allocator.preload"] for name in variants}) == len(variants)
+    variants["jemalloc-5.3.1"]["allocator"]["options"] = {"narenass": 1}
+    servers.write({"plain": memcached(), **variants})
+    code, driver = servers.measure()
+    assert (code, driver.of("TrialStarted")) == (3, [])
+    assert "jemalloc does not take narenass:1" in driver.stderr()

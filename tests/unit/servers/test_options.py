@@ -55,6 +55,19 @@ def test_jemalloc_prints_those_that_it_refuses():
     assert "not checked" in read_back(asked, "ready\n")["env.MALLOC_CONF"]
 
 
+def test_an_allocator_that_perfrunner_builds_has_the_options_of_its_family():
+    assert preloaded("jemalloc-5.3.1", narenas=1).preload_environment == {
+        "_RJEM_MALLOC_CONF": "narenas:1"
+    }
+    newer = preloaded("mimalloc-3.3.2", purge_delay=5)
+    assert asking(newer) == {"MIMALLOC_VERBOSE": "1"}
+    # mimalloc 3 names itself on some lines only.
+    printed = "mimalloc: process init: 0x7F\noption 'purge_delay': 5 \n"
+    assert read_back(newer, printed) == {"env.MIMALLOC_PURGE_DELAY": "5"}
+    with pytest.raises(ValueError, match="expected no options for snmalloc"):
+        preloaded("snmalloc-0.7.6", any=1)
+
+
 def test_tcmalloc_prints_none():
     settings = read_back(preloaded("tcmalloc", aggressive_decommit=1), "ready\n")
     assert "not checked" in settings["env.TCMALLOC_AGGRESSIVE_DECOMMIT"]

@@ -39,7 +39,7 @@ def variant(program: str, **fields: Any) -> Variant:
 
 
 def prepared(one: Variant, cache: Path) -> PreparedServer:
-    return prepare(one, cache, remote=True)
+    return prepare(one, cache, Path("engine_src"), remote=True)
 
 
 def test_a_program_is_sent_once_with_what_it_needs(host: Host, tmp_path: Path):
