@@ -3,7 +3,7 @@
 #   kv_library(NAME SRCS a.cc ... DEPS kv_types ...)             a folder's static library (objects shared by all variants)
 #   kv_together(GROUP b.cc c.cc ...)                      before kv_library: these sources are compiled as one unit
 #   kv_executable(NAME SRCS ... DEPS ... [ALLOCATOR])     a program of the artifact; ALLOCATOR links ENGINE_ALLOCATOR
-#   kv_test(NAME SRCS ... DEPS ... [LABELS concurrent] [ALLOCATOR])  a GoogleTest binary, registered with ctest
+#   kv_test(NAME SRCS ... DEPS ... [LABELS concurrent | concurrent_load] [ALLOCATOR])  a GoogleTest binary, registered with ctest
 #   kv_benchmark(NAME SRCS ... DEPS ...)                  a Google Benchmark binary of the artifact, linked like kv_engine
 #   kv_fuzzer(NAME SRCS ... DEPS ...)                     a libFuzzer target (clang and KV_FUZZ=ON only)
 #
@@ -139,7 +139,7 @@ endfunction()
 # GoogleTest's headers, compiled once for all test binaries (a program, so that it has their code model).
 if(KV_TESTS)
   add_custom_target(kv_all_tests)
-  add_custom_target(kv_concurrent_tests)  # those labelled `concurrent`, which TSan runs
+  add_custom_target(kv_concurrent_tests)  # those labelled `concurrent`, which TSan runs; `concurrent_load` only in scripts/test --slow
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/kv_test_pch.cc CONTENT "int main() { return 0; }\n")
   add_executable(kv_test_pch ${PROJECT_BINARY_DIR}/generated/kv_test_pch.cc)
   target_link_libraries(kv_test_pch PRIVATE kv_flags GTest::gmock)

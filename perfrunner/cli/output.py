@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH_OF_A_PIPE = 200
-_WIDTHS = range(
-    20, 10_001
-)  # of $COLUMNS; other numbers come from programs that do not know the width
+# Of $COLUMNS. Other numbers come from programs that do not know the width.
+_WIDTHS = range(20, 10_001)
 NOTIFY_S = 300.0  # of a command that delivers a mail
 REPEATED = "it will be included in the next run's summary"
 
