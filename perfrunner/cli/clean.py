@@ -51,13 +51,7 @@ class Target:
 @click.option(
     "--hosts", is_flag=True, help="Remove artifacts, run directories and builds on the hosts."
 )
-@click.option(
-    "--cluster",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    shell_complete=complete.clusters,
-    help="Clean the hosts of FILE; implies --hosts (default: this machine).",
-)
+@options.cluster_file("Clean the hosts of FILE; implies --hosts (default: this machine).")
 @click.option(
     "--results",
     metavar="EXPERIMENT",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perfrunner.cli import complete, options
+from perfrunner.cli import options
 from perfrunner.cli.output import note, print_json, result_console
 from perfrunner.cli.request import RunOptions, read_spec
 from perfrunner.errors import EXIT_FAILED
@@ -92,13 +92,7 @@ def _print(findings: list[Finding]) -> None:
     result_console().print(table)
 
 
-_cluster = click.option(
-    "--cluster",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    shell_complete=complete.clusters,
-    help="Cluster file with the hosts (default: this machine).",
-)
+_cluster = options.cluster_file("Cluster file with the hosts (default: this machine).")
 
 
 @click.command(

@@ -63,12 +63,21 @@ source_option = click.option(
     help="Build this variant from another revision, or from a directory if REV begins with '.', '/' or '~';"
     " repeatable. A patch in the spec is still applied to a revision.",
 )
-cluster_option = click.option(
-    "--cluster",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    shell_complete=complete.clusters,
-    help="Use the hosts of FILE; `local` is this machine (default: the spec's hosts).",
+
+
+def cluster_file(help_text: str) -> Callable[..., Any]:
+    """Return the option --cluster of a command that uses the hosts as `help_text` says."""
+    return click.option(
+        "--cluster",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        shell_complete=complete.clusters,
+        help=help_text,
+    )
+
+
+cluster_option = cluster_file(
+    "Use the hosts of FILE; `local` is this machine (default: the spec's hosts)."
 )
 _directory_option = click.option(
     "--out",

@@ -7,6 +7,7 @@ its host (agent.py), so that adapters need the standard library alone.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -82,7 +83,7 @@ class Adapter:
         return True
 
 
-class KnownServer(Adapter):
+class KnownServer(Adapter, ABC):
     """A server whose options are known.
 
     refusals: by option, what values cannot be measured (a pattern for the whole value), and what to do.
@@ -91,9 +92,9 @@ class KnownServer(Adapter):
     missing = ""
     refusals: ClassVar[Mapping[str, tuple[str, str]]]
 
+    @abstractmethod
     def options(self, arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:
         """Yield (index, name, value) of each option in the arguments."""
-        raise NotImplementedError
 
     def refused(self, arguments: Sequence[str]) -> dict[int, str]:
         wrong = {}

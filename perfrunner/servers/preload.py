@@ -4,9 +4,6 @@ The loader puts a preloaded library before all others, so that its malloc is the
 calls. That holds for glibc as well: preloaded, it wins over an allocator that the program is linked with. A program
 that is linked statically, or with an allocator of its own, is recognised by its ELF file.
 
-A name with a version, such as mimalloc-3.3.2, is an allocator that perfrunner builds from the source that the engine
-pins, as a library.
-
 mimalloc prints all of its options where MIMALLOC_VERBOSE is set, as it is for the settings check only. jemalloc prints
 those that it does not take. tcmalloc prints none.
 """
@@ -21,15 +18,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfrunner.build.builder import build_variant
-from perfrunner.build.output import Progress
 from perfrunner.domain import not_checked
 from perfrunner.errors import TrialError, UsageError
 from perfrunner.spec.allocator import GLIBC, AllocatorSpec
-from perfrunner.spec.variant import Variant
 
 VARIABLE = "LD_PRELOAD"
-LIBRARY = "preloaded_allocator"  # in bin/ of its artifact; see engine_src/allocators/CMakeLists.txt
 _SONAMES = {
     GLIBC: r"libc\.so\.6",
     "jemalloc": r"libjemalloc\.so\.\d+",
@@ -67,13 +60,6 @@ def find_library(preload: str) -> Path:
     if (place := library_in(_loader_cache(), preload)) is not None:
         return Path(place).resolve()
     raise UsageError(f"the loader knows no library of {preload}", how_to_install(preload))
-
-
-def build_library(name: str, engine_src: Path, cache_dir: Path, progress: Progress) -> Path:
-    """Build an allocator that the engine pins, as a library. Raises BuildError."""
-    allocator = Variant(name=name, allocator=AllocatorSpec(name=name))
-    artifact = build_variant(allocator, engine_src, cache_dir, progress, (LIBRARY,))
-    return (artifact.path / "bin" / LIBRARY).resolve()
 
 
 def library_in(cache: str, preload: str) -> str | None:

@@ -16,19 +16,22 @@ from pathlib import Path
 from typing import Any
 
 from perfrunner.build import links
+from perfrunner.build.builder import build_variant
 from perfrunner.build.cache import locked
 from perfrunner.build.output import Progress, run_logged, silent
 from perfrunner.build.toolchain import build_environment
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.servers.checks import find_program, preload_problem, program_problem
-from perfrunner.servers.preload import VARIABLE, build_library, find_library
+from perfrunner.servers.preload import VARIABLE, find_library
 from perfrunner.sources.git import Commit, Repository
-from perfrunner.spec.allocator import is_crate
+from perfrunner.spec.allocator import AllocatorSpec, is_crate
 from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.variant import Variant
 
 DIRECTORY = "servers"  # of the build cache
 _DONE = ".perfrunner-built"
+# The program in the artifact of an allocator that is built for LD_PRELOAD (engine_src/allocators/CMakeLists.txt).
+_LIBRARY = "preloaded_allocator"
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def prepare(
     preload = variant.allocator.preload
     library = None
     if preload is not None and is_crate(preload):
-        library = build_library(preload, engine_src, cache_dir, progress)
+        library = _built_library(preload, engine_src, cache_dir, progress)
     elif preload is not None and (not remote or preload.startswith("/")):
         library = find_library(preload)
     if preload is not None and sent and (wrong := preload_problem(program, server)):
@@ -127,6 +130,13 @@ def prepare(
         provenance={"server": described},
         seconds=time.monotonic() - began,
     )
+
+
+def _built_library(name: str, engine_src: Path, cache_dir: Path, progress: Progress) -> Path:
+    """Build an allocator that the engine pins, as a library. Raises BuildError."""
+    allocator = Variant(name=name, allocator=AllocatorSpec(name=name))
+    artifact = build_variant(allocator, engine_src, cache_dir, progress, (_LIBRARY,))
+    return (artifact.path / "bin" / _LIBRARY).resolve()
 
 
 def environment_of(variant: Variant, library: Path | None) -> dict[str, str]:

@@ -170,11 +170,8 @@ class Repository:
             path = self.top / name
             if (mark == "S" or mark.islower()) and path.is_file() and not path.is_symlink():
                 marked[name] = blob
-        return [
-            name
-            for name, blob in marked.items()
-            if self.git("hash-object", "--", name).strip() != blob
-        ]
+        now = self.git("hash-object", "--", *marked).split() if marked else []
+        return [name for (name, blob), sha in zip(marked.items(), now, strict=True) if sha != blob]
 
     def ignored_files(self) -> tuple[str, ...]:
         """Return the ignored files below `prefix`, relative to it.

@@ -16,6 +16,10 @@ from perfrunner.errors import UsageError
 
 FACT = "sources"  # the key of Sources.record() in an experiment's facts
 IN_USE = "engine source"  # the name of the source that a variant without `source` is built from
+INTERFACE_FILE = "INTERFACE"
+INTERFACE_BEFORE_FILE = 1
+SUPPORTED = range(1, 4)  # interfaces of engines
+TOOLS_FROM = 3  # least interface of load tools: pillowfight reads the CPU clocks of all variants, and takes --idle
 MOST_LINES = 20  # at most, in a log, a diffstat or a list of files
 
 
@@ -127,14 +131,6 @@ def distance_of(record: Mapping[str, Any]) -> Distance:
     changed = tuple((str(n), int(a), int(r)) for n, a, r in record.get("changed") or ())
     rest = {k: v for k, v in record.items() if k not in ("changed", "log")}
     return Distance(**rest, log=tuple(record.get("log") or ()), changed=changed)
-
-
-INTERFACE_FILE = "INTERFACE"
-INTERFACE_BEFORE_FILE = 1
-SUPPORTED = range(1, 4)
-TOOLS_FROM = (
-    3  # from this version on, pillowfight reads the CPU clocks of all variants, and takes --idle
-)
 
 
 def interface_of(source: Path) -> int:

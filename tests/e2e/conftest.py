@@ -39,7 +39,7 @@ def _another(switch: Switch) -> str:
 OTHER_OPTIONS = {name: _another(switch) for name, switch in own_table().items()} | {
     "injected": "bytes16"
 }
-# A build in which it is not compiled in fails the settings check of every test here. It changes few object files.
+# A build in which it is not compiled in fails the settings check of every test here.
 ONE_OPTION = {"flush_ids": OTHER_OPTIONS["flush_ids"]}
 
 

@@ -7,8 +7,6 @@ each event as a JSON line, so that a test can wait for a phase and then send a s
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -125,7 +123,7 @@ def variant(**env: object) -> dict[str, Any]:
 class Driver:
     """A runner's process. `events` are those read so far."""
 
-    process: subprocess.Popen[str] | Forked
+    process: Forked
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def next_event(self) -> dict[str, Any] | None:
@@ -190,25 +188,12 @@ class Lab:
         resume: bool = False,
         run: str | None = None,
         fakes: Mapping[str, object] | None = None,
-        **popen: Any,
     ) -> Driver:
         settings = {
             "spec": str(self.spec_path), "out": str(self.out), "cache": str(self.directory / "cache"),
             "resume": resume, "run": run, **(fakes or {}),
         }  # fmt: skip
-        if not popen:
-            return Driver(Forked(settings))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.worker", json.dumps(settings)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            **popen,
-        )
-        return Driver(process)
+        return Driver(Forked(settings))
 
     def run(self, **kwargs: Any) -> tuple[int, Driver]:
         driver = self.start(**kwargs)

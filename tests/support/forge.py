@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 TOKEN = "s3cret"
+
+
+@contextlib.contextmanager
+def serving(server: ThreadingHTTPServer) -> Iterator[None]:
+    """Let a server answer while the context is open."""
+    with server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class Forge(ThreadingHTTPServer):

@@ -1,4 +1,4 @@
-"""Runs of `tests.support.worker` that do not import perfrunner again: a process that has done so forks each of them.
+"""Fork runs of `tests.support.worker` from a process that has imported perfrunner already.
 
 The imports are half of the CPU time of a small fake run, and the tests start some hundred of them.
 """

@@ -1,4 +1,4 @@
-"""What the pages of the documentation give to a reader to copy."""
+"""Extract what the pages of the documentation give to a reader to copy."""
 
 from __future__ import annotations
 

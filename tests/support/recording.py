@@ -17,6 +17,12 @@ COST = ClientCost(cpu_s=0.5, wall_s=5.0, threads=2, busiest_thread_busy=0.5)
 H = Histogram(((1000, 90), (5000, 10)), 140_000.0, 5000)
 
 
+def sample_of(cpu_user_s: float) -> Sample:
+    """Return a sample whose only figure that matters is the CPU time."""
+    figures = {"mem_used": 500.0, "total_heap_bytes": 800.0}
+    return Sample(0.0, 1100, 1000, 0, 100, 0, 9000, 0, cpu_user_s, 2, figures)
+
+
 class RecordingBench:
     """Notes every verb; answers with fixed figures."""
 
@@ -73,19 +79,7 @@ class RecordingBench:
     def sample(self, name: str) -> Sample:
         self.log.append(f"sample {name}")
         cpu = {"before": 1.0, "now": 1.0 + 5e-4, "settled": 2.0}[name]
-        return Sample(
-            0.0,
-            1100,
-            1000,
-            0,
-            100,
-            0,
-            9000,
-            0,
-            cpu,
-            2,
-            {"mem_used": 500.0, "total_heap_bytes": 800.0},
-        )
+        return sample_of(cpu)
 
     def start_sampling(self, name: str) -> Any:
         self.log.append(f"start sampling {name}")
@@ -149,7 +143,7 @@ class Numbered(list[str]):
 
 
 def alone(scenario: Any, spec: Any, **answers: Any) -> Any:
-    """What one variant measures that runs alone."""
+    """Return what a variant measures that runs alone."""
     (measured,) = scenario.run(RecordingGroup(RecordingBench(**answers)), spec)
     return measured
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import resource
 import signal
 import sys
@@ -86,6 +87,7 @@ def main(settings: dict[str, Any]) -> int:
     setup.START_TIMEOUT_S = settings.get("start_timeout", setup.START_TIMEOUT_S)
     servers.READY_TIMEOUT_S = settings.get("ready_timeout", servers.READY_TIMEOUT_S)
     perf.PROGRAM = settings.get("perf", perf.PROGRAM)
+    os.sched_setaffinity(0, settings.get("cpus", os.sched_getaffinity(0)))
     spec_path = Path(settings["spec"])
     try:
         request = RunRequest(
@@ -106,7 +108,3 @@ def main(settings: dict[str, Any]) -> int:
             print(f"hint: {error.hint}", file=sys.stderr)
         return error.exit_code
     return outcome.exit_code
-
-
-if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1])))

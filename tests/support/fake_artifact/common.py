@@ -1,4 +1,4 @@
-"""What the fake programs share: the engine's line protocol, argument parsing, histograms. Standard library only.
+"""Share the engine's line protocol, argument parsing and histograms between the fakes. Standard library only.
 
 The tests start a fake some thousand times, and the imports are most of each start: `socket`, `json`, `random` and
 `typing` take three times as long as Python. So what a fake kvctl needs is here without them.

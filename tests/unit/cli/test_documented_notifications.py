@@ -12,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +24,7 @@ from perfrunner.errors import StoreError
 from perfrunner.report.nightly import SpecNight, mail_text
 from perfrunner.text import readable
 from tests.support.fakes import ROOT
+from tests.support.forge import serving
 from tests.support.pages import blocks_of
 
 PAGE = "how-to/nightly.md"
@@ -109,12 +109,9 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def chat() -> Iterator[Chat]:
-    with Chat() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    server = Chat()
+    with serving(server):
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def written(text: str, path: Path) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 import yaml
 
 from tests.support.fakes import ROOT
-from tests.support.forge import TOKEN, Forge
+from tests.support.forge import TOKEN, Forge, serving
 from tests.support.nights import OUT, Nights
 from tests.support.pages import blocks_of
 
@@ -23,12 +22,9 @@ SCRIPT = ROOT / "scripts" / "post-comment"
 
 @pytest.fixture
 def forge() -> Iterator[Forge]:
-    with Forge() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    server = Forge()
+    with serving(server):
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def post(

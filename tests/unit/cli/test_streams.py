@@ -73,7 +73,7 @@ print("the run goes on")
 
 @pytest.mark.parametrize("how", ["quiet", "lines"])
 def test_a_run_outlives_the_reader_of_its_progress(tmp_path, how):
-    """As in `perfrunner run spec.yaml 2>&1 >results.txt | head`."""
+    """The command is `perfrunner run spec.yaml 2>&1 >results.txt | head`."""
     stderr = broken_pipe()
     try:
         done = subprocess.run(

@@ -149,7 +149,7 @@ def test_a_quoted_merge_key_is_a_key(specs):
 
 
 def test_tabs_separate_but_do_not_indent(specs):
-    """As in JSON that is indented with tabs."""
+    """JSON may be indented with tabs."""
     text = (
         SPEC + "description:\tx\t# why\nbuckets: [\n\tephemeral,\n\t\tpersistent\t]\t\nseed: 5\t\n"
     )

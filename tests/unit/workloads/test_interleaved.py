@@ -77,7 +77,7 @@ def test_background_work_is_charged_to_whose_load_caused_it() -> None:
 
 
 def test_work_that_is_done_without_load_is_charged_once() -> None:
-    """Of 2 ms outside the slices, in 60 s, 1.5 ms would have been used without any load."""
+    """The load caused 0.5 of the 2 ms outside the slices: 1.5 ms would have been used without any."""
     idle = with_clocks(turns([100, 50]), idle_cpu_ns=5_000)
     base, _ = driven_interleaved(idle, 0)
     assert base.metrics["idle_cpu_ms_per_s"] == pytest.approx(0.025)

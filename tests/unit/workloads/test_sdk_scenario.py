@@ -15,6 +15,7 @@ from perfrunner.spec.workloads import SdkSpec
 from perfrunner.workloads.bench import Arguments, ClientProgram, Share
 from perfrunner.workloads.registry import scenario_for
 from perfrunner.workloads.sdk import Verified, parse_verified, sdk_program
+from tests.support.recording import sample_of
 
 CLIENTS = 2
 H = {"count": 2, "mean": 1500.0, "max": 2000, "buckets": [[1000, 1], [2000, 1]]}
@@ -100,19 +101,7 @@ class Bench:
     def sample(self, name: str) -> Sample:
         self.log.append(f"sample {name}")
         cpu = {"before": 1.0, "now": 1.16, "settled": 2.0}[name]
-        return Sample(
-            0.0,
-            1100,
-            1000,
-            0,
-            100,
-            0,
-            9000,
-            0,
-            cpu,
-            2,
-            {"mem_used": 500.0, "total_heap_bytes": 800.0},
-        )
+        return sample_of(cpu)
 
     def start_sampling(self, name: str) -> Any:
         bench = self
