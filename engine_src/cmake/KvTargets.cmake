@@ -3,7 +3,7 @@
 #   kv_library(NAME SRCS a.cc ... DEPS kv_types ...)             a folder's static library (objects shared by all variants)
 #   kv_together(GROUP b.cc c.cc ...)                      before kv_library: these sources are compiled as one unit
 #   kv_executable(NAME SRCS ... DEPS ... [ALLOCATOR])     a program of the artifact; ALLOCATOR links ENGINE_ALLOCATOR
-#   kv_test(NAME SRCS ... DEPS ... [LABELS concurrent | concurrent_load] [ALLOCATOR])  a GoogleTest binary, registered with ctest
+#   kv_test(NAME SRCS ... DEPS ... [LABELS concurrent | concurrent_slow] [ALLOCATOR])  a GoogleTest binary, registered with ctest
 #   kv_benchmark(NAME SRCS ... DEPS ...)                  a Google Benchmark binary of the artifact, linked like kv_engine
 #   kv_fuzzer(NAME SRCS ... DEPS ...)                     a libFuzzer target (clang and KV_FUZZ=ON only)
 #
@@ -100,7 +100,7 @@ function(kv_test name)
   if(NOT KV_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "ALLOCATOR" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ALLOCATOR" "" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
   set(allocator $<IF:$<BOOL:${ARG_ALLOCATOR}>,kv_selected_allocator,kv_system_allocator>)
   target_link_libraries(${name} PRIVATE kv_flags ${ARG_DEPS} ${allocator} GTest::gmock GTest::gtest_main)
@@ -115,14 +115,12 @@ function(kv_test name)
   # builds have the debug information.
   target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1> $<$<CONFIG:RelWithDebInfo>:-g0> $<$<CONFIG:Debug>:-O0>)
   add_dependencies(kv_all_tests ${name})
-  if("concurrent" IN_LIST ARG_LABELS)
-    add_dependencies(kv_concurrent_tests ${name})
-  endif()
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 1200)  # only stops a hang: a sanitized test on a busy machine takes a minute
-  endif()
+  foreach(label IN LISTS ARG_LABELS)
+    add_dependencies(kv_${label}_tests ${name})
+  endforeach()
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  # The time-out only stops a hang: a sanitized test on a busy machine takes a minute.
+  set_tests_properties(${name} PROPERTIES TIMEOUT 1200 LABELS "${ARG_LABELS}")
 endfunction()
 
 function(kv_fuzzer name)
@@ -139,7 +137,9 @@ endfunction()
 # GoogleTest's headers, compiled once for all test binaries (a program, so that it has their code model).
 if(KV_TESTS)
   add_custom_target(kv_all_tests)
-  add_custom_target(kv_concurrent_tests)  # those labelled `concurrent`, which TSan runs; `concurrent_load` only in scripts/test --slow
+  # What TSan checks: where threads meet. What takes minutes more, only in scripts/test --slow.
+  add_custom_target(kv_concurrent_tests)
+  add_custom_target(kv_concurrent_slow_tests)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/kv_test_pch.cc CONTENT "int main() { return 0; }\n")
   add_executable(kv_test_pch ${PROJECT_BINARY_DIR}/generated/kv_test_pch.cc)
   target_link_libraries(kv_test_pch PRIVATE kv_flags GTest::gmock)

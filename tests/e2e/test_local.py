@@ -96,6 +96,7 @@ def test_an_aa_run_gives_later_runs_their_noise_floor(real: RealLab) -> None:
     assert floor["source"] == aa["experiment"]
 
 
+@pytest.mark.long
 def test_an_engine_killed_in_mid_trial_fails_that_trial_only(real: RealLab) -> None:
     real.write_spec(
         workloads={
@@ -123,6 +124,7 @@ def test_an_engine_killed_in_mid_trial_fails_that_trial_only(real: RealLab) -> N
     real.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_ctrl_c_then_resume(real: RealLab) -> None:
     real.write_spec(
         workloads={"append": {"type": "append", "items": 2000, "rounds": 1, "settle": 0}}, blocks=3

@@ -66,6 +66,7 @@ def test_its_first_spec_is_planned_anywhere(installed: Installed, tmp_path: Path
     assert done.stdout.count(": ok (") == len(project_files("specs/experiments"))
 
 
+@pytest.mark.long
 def test_two_builds_give_the_same_bytes(tmp_path: Path) -> None:
     """The checkouts differ in place, time and umask."""
     wheels = []

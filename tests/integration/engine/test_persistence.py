@@ -86,7 +86,7 @@ def test_what_a_persisted_mutation_survives_is_so(
     assert engine.stop() == 0
 
 
-@pytest.mark.parametrize("fsync", ["never", "commit"])
+@pytest.mark.parametrize("fsync", [pytest.param("never", marks=pytest.mark.long), "commit"])
 def test_what_is_written_while_the_disk_is_full_is_stored_when_it_has_room(
     fsync: str,
     start_engine: Callable[..., Engine],

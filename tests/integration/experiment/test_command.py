@@ -194,6 +194,7 @@ def test_a_finished_run_gets_more_blocks(lab: Lab, monkeypatch: pytest.MonkeyPat
     assert lab.stored().experiment.state == "done"
 
 
+@pytest.mark.long
 def test_a_finished_run_with_failed_cases_is_finished(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +233,7 @@ def test_a_cause_that_meets_every_trial_ends_the_run(
     assert len(data.trials) == 6, "three groups of two"
 
 
+@pytest.mark.long
 def test_more_discarded_than_may_be_redone_end_the_run(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

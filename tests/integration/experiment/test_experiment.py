@@ -327,6 +327,7 @@ def test_a_precision_ends_the_run_early_or_goes_on(lab: Lab) -> None:
     assert max(t.block for t in lab.stored().trials) == 10
 
 
+@pytest.mark.long
 def test_what_sampling_costs_is_measured_once_at_the_end(lab: Lab) -> None:
     lab.write_spec(workloads={"pf": PILLOWFIGHT, "app": APPEND}, blocks=1, sampling_check=True)
     code, driver = lab.run()

@@ -64,7 +64,7 @@ def test_an_engine_that_is_killed_fails_its_trial_with_its_logs_and_the_rest_goe
     lab.assert_nothing_left()
 
 
-@pytest.mark.slow  # the healthy variants start in that time on a busy machine, too
+@pytest.mark.long  # the healthy variants start in that time on a busy machine, too
 def test_a_variant_that_is_never_ready_costs_its_group_which_is_redone(lab: Lab) -> None:
     stuck = variant(never_ready=1, once=lab.directory / "stuck")
     lab.write_spec(blocks=1, variants={"base": variant(), "changed": stuck})

@@ -93,7 +93,7 @@ def test_the_second_ctrl_c_does_not_wait_for_a_stubborn_engine(lab: Lab) -> None
         pytest.param("populate", marks=pytest.mark.long),
         "access",
         pytest.param("stop", marks=pytest.mark.long),
-        "finished",
+        pytest.param("finished", marks=pytest.mark.long),
     ],
 )
 def test_sigkill_and_resume_repeats_at_most_the_trial_in_flight(lab: Lab, moment: str) -> None:

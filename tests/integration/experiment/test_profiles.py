@@ -117,6 +117,7 @@ def test_a_host_that_cannot_record_is_refused_before_anything_starts(
     lab.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_a_perf_that_dies_costs_the_profile_and_nothing_else(lab: Lab) -> None:
     lab.write_spec(workloads={"pf": PROFILED}, blocks=1)
     perf = write_perf(lab.directory, dies="failed to mmap")
@@ -136,6 +137,7 @@ def test_a_perf_that_dies_costs_the_profile_and_nothing_else(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_run_that_was_killed_while_it_profiled_does_it_again(lab: Lab) -> None:
     lab.write_spec(workloads={"pf": PROFILED}, blocks=1)

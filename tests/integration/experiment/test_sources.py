@@ -86,6 +86,7 @@ def test_revisions_as_variants_are_driven_by_the_tools_of_the_source_in_use(
     assert recorded["distances"]["changed"]["ahead"] == 2
 
 
+@pytest.mark.long
 def test_a_revision_that_cannot_be_checked_costs_only_itself(lab: Lab, repo: Repo) -> None:
     """An engine of another time may lack what the settings check asks for."""
     variants = {"base": variant(), "new": variant(), "old": variant()}

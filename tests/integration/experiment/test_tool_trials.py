@@ -136,6 +136,7 @@ def test_a_conductors_reproduce_script_writes_its_plan_again(lab: Lab) -> None:
     assert len(json.loads(said.read_text())["variants"]) == 2
 
 
+@pytest.mark.long
 def test_every_figure_of_a_tool_is_a_row_of_the_report(lab: Lab) -> None:
     lab.write_spec(
         workloads={"bench": BENCH},

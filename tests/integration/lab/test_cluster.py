@@ -210,6 +210,7 @@ def test_four_nodes_three_replicas(tmp_path: Path, artifact: Path) -> None:
         lab.assert_idle()
 
 
+@pytest.mark.long
 def test_the_sdk_on_two_clients_finds_all_that_it_wrote(
     lab: Lab, tmp_path: Path, artifact: Path
 ) -> None:
@@ -303,6 +304,7 @@ def test_clocks_that_are_set_in_mid_trial_change_no_figure(
     lab.assert_idle()
 
 
+@pytest.mark.long
 def test_nodes_without_replicas_share_the_documents(
     lab: Lab, tmp_path: Path, artifact: Path
 ) -> None:

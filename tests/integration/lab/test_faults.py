@@ -334,7 +334,13 @@ def test_a_disk_that_fills_in_the_middle_loses_no_result(
     run.assert_complete()
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["work directory", "machine"])
+@pytest.mark.parametrize(
+    "shared",
+    [
+        pytest.param(True, id="work directory"),
+        pytest.param(False, id="machine", marks=pytest.mark.long),
+    ],
+)
 def test_two_runs_on_one_host_group(
     lab: Lab, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:

@@ -153,6 +153,7 @@ def test_a_cable_can_be_slow(lab: Lab) -> None:
         assert seconds_of(lambda: one.transport.put_bytes(data, "big")) > 4e6 * 8 / 40e6 * 0.8
 
 
+@pytest.mark.long
 def test_a_cable_can_be_long(lab: Lab) -> None:
     with host(lab, "lab1") as one:
         one.transport.run(["true"])
@@ -182,6 +183,7 @@ def test_what_a_bad_cable_carries_is_whole(lab: Lab) -> None:
             assert one.transport.run(["cat", "whole"], cwd=".").stdout == text
 
 
+@pytest.mark.long
 def test_a_long_cable_can_be_pulled(lab: Lab) -> None:
     with host(lab, "lab1") as one:
         lab.delay("lab1", 20)
@@ -230,7 +232,10 @@ def test_what_the_lab_cannot_do_is_an_error(lab: Lab) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["cut", "power_off", "freeze", "crash"])
+@pytest.mark.parametrize(
+    "fault",
+    ["cut", *(pytest.param(f, marks=pytest.mark.long) for f in ("power_off", "freeze", "crash"))],
+)
 def test_a_host_that_is_gone_is_noticed(lab: Lab, fault: str) -> None:
     with host(lab, "lab1") as one:
         with ThreadPoolExecutor(1) as beside:
@@ -248,7 +253,7 @@ def test_a_host_that_is_gone_is_noticed(lab: Lab, fault: str) -> None:
         assert one.transport.run(["hostname"]).stdout == "lab1\n", "and it is found again"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_frozen_sshd_is_noticed_in_an_upload(lab: Lab) -> None:
     with host(lab, "lab1") as one:
 

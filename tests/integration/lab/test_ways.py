@@ -106,6 +106,7 @@ def test_clients_use_the_address_that_an_alias_stands_for(lab: Lab, tmp_path: Pa
     assert pair.text.startswith(f"{lab.hosts['lab1']} answers")
 
 
+@pytest.mark.long
 def test_the_doctor_looks_at_every_pair(lab: Lab) -> None:
     cluster = lab.cluster(["lab1", "lab2"], ["lab3"])
     pairs = {f.place: f for f in examine(cluster, None) if f.subject == "network"}
@@ -121,6 +122,7 @@ def test_the_doctor_looks_at_every_pair(lab: Lab) -> None:
     }
 
 
+@pytest.mark.long
 def test_the_doctor_does_not_ask_for_sshd_on_a_data_network(lab: Lab) -> None:
     """Engines work where a firewall drops port 22, and do not where it drops all others."""
     rule = ["to", lab.hosts["lab2"], "ipproto", "tcp", "sport"]

@@ -297,7 +297,8 @@ def test_zoom_is_linked_within_a_figure(visit):
     assert plots.nth(3).evaluate(window) == [0, 100]
 
 
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.long), "dark"])
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_first_chart_is_saved_as_it_is_seen(visit, scheme):
     tab = visit(1400, scheme=scheme)
     comparison = tab.locator("section.comparison")

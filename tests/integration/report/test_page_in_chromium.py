@@ -212,8 +212,7 @@ def test_what_is_folded_opens(visit):
     assert spec.is_visible()
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"), [(1200, "dark"), pytest.param(390, "light", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "dark"), (390, "light")])
 def test_axe_finds_no_violation(visit, width, scheme):
     assert violations(visit(width, scheme=scheme, state="trial=4")) == []

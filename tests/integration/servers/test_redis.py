@@ -28,6 +28,7 @@ def test_two_settings_of_redis(servers: ServerLab):
     servers.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_a_preload_wins_and_the_figures_of_jemalloc_are_left_out(servers: ServerLab):
     """Debian's Redis is linked with jemalloc, which its INFO asks whatever the allocator is."""
     servers.write({"linked": redis(), "glibc": {**redis(), "allocator": {"preload": "glibc"}}})
@@ -39,6 +40,7 @@ def test_a_preload_wins_and_the_figures_of_jemalloc_are_left_out(servers: Server
     assert metrics["glibc"]["mem_used_bytes"] != metrics["linked"]["mem_used_bytes"]
 
 
+@pytest.mark.long
 def test_servers_of_different_protocols_are_interleaved(servers: ServerLab):
     text = memcached()
     text["server"]["protocol"] = "text"

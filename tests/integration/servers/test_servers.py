@@ -139,6 +139,7 @@ def test_a_crash_fails_its_trial_with_the_last_lines(servers: ServerLab, tmp_pat
     servers.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_evictions_fail_the_trial_with_what_to_do(servers: ServerLab):
     servers.write(
         {"one": memcached("-m", "2", "-I", "512k"), "two": memcached()},
@@ -231,6 +232,7 @@ def test_a_failing_build_shows_the_end_of_its_output(servers: ServerLab, tmp_pat
     assert "log: " in said
 
 
+@pytest.mark.long
 def test_an_unknown_server_works_with_process_figures_alone(servers: ServerLab, tmp_path: Path):
     """A command of another name that answers memcached's binary protocol and nothing else."""
     real = memcached()["server"]["command"][0]
@@ -254,11 +256,12 @@ def test_an_unknown_server_works_with_process_figures_alone(servers: ServerLab, 
         assert "mem_used_bytes" not in trial.metrics
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "protocols",
     [
         pytest.param(("binary", "text", "meta"), id="memcached"),
-        pytest.param(("resp2", "resp3"), id="redis", marks=pytest.mark.long),
+        pytest.param(("resp2", "resp3"), id="redis"),
     ],
 )
 def test_items_are_deleted_and_come_back_with_another_size(

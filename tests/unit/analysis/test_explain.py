@@ -86,6 +86,7 @@ def test_new_work_is_found_without_a_sample_in_the_baseline():
     assert change.difference == pytest.approx(change.variant)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_equal_variants_give_no_more_false_findings_than_promised(noise):
     rng = np.random.default_rng(3)

@@ -20,6 +20,7 @@ def verdicts(reports):
     return [row.verdict for report in reports for row in report.rows if row.effect is not None]
 
 
+@pytest.mark.long
 def test_at_most_eleven_of_a_hundred_verdicts_alarm_on_a_a_data(rng, sim):
     found = verdicts(compare(sim(rng)) for _ in range(300))
     assert len(found) == 300
