@@ -138,7 +138,6 @@ def test_a_perf_that_dies_costs_the_profile_and_nothing_else(lab: Lab) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_a_run_that_was_killed_while_it_profiled_does_it_again(lab: Lab) -> None:
     lab.write_spec(workloads={"pf": PROFILED}, blocks=1)
     fakes = {"perf": str(write_perf(lab.directory))}
@@ -209,7 +208,6 @@ def artifact(tmp_path: Path) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_real_engine_under_the_real_perf(lab: Lab, artifact: str, tmp_path: Path) -> None:
     load = {**PROFILED, "items": 2000, "duration": 2, "ramp": 0.5, "value_size": 256}
     bench = {
