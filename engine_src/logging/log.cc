@@ -3,7 +3,12 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <exception>
+#include <string>
+#include <string_view>
 
 namespace kv::log {
 
@@ -27,6 +32,45 @@ spdlog::level::level_enum levelOf(Level level) {
     return spdlog::level::off;
 }
 
+/// How many bytes the UTF-8 character at the front of `text` has; 0 if there is none.
+std::size_t characterSize(std::string_view text) {
+    const auto byte = [text](std::size_t n) { return static_cast<unsigned char>(text[n]); };
+    const unsigned lead = byte(0);
+    const std::size_t size = lead < 0x80           ? 1
+                             : (lead >> 5) == 0x06 ? 2
+                             : (lead >> 4) == 0x0e ? 3
+                             : (lead >> 3) == 0x1e ? 4
+                                                   : 0;
+    if (size < 2) {
+        return size;
+    }
+    if (text.size() < size) {
+        return 0;
+    }
+    std::uint32_t point = lead & (0xffU >> (size + 1));
+    for (std::size_t n = 1; n < size; ++n) {
+        if ((byte(n) & 0xc0U) != 0x80) {
+            return 0;
+        }
+        point = point << 6 | (byte(n) & 0x3fU);
+    }
+    constexpr std::array<std::uint32_t, 3> kLeast = {0x80, 0x800, 0x10000};
+    const bool surrogate = point >= 0xd800 && point <= 0xdfff;
+    return point >= kLeast.at(size - 2) && point <= 0x10ffff && !surrogate ? size : 0;
+}
+
+/// Replaces what is not UTF-8: a message may quote a damaged file, and readers of a log expect
+/// text.
+void makeText(std::string& line) {
+    for (std::size_t at = 0; at < line.size();) {
+        const auto size = characterSize(std::string_view(line).substr(at));
+        if (size == 0) {
+            line[at] = '?';
+        }
+        at += std::max<std::size_t>(size, 1);
+    }
+}
+
 }  // namespace
 
 void openStderr(const std::string& level) {
@@ -43,7 +87,9 @@ void write(Level level, fmt::string_view format, fmt::format_args args) noexcept
     try {
         auto* const logger = spdlog::default_logger_raw();
         if (const auto as = levelOf(level); logger->should_log(as)) {
-            logger->log(as, fmt::vformat(format, args));
+            auto line = fmt::vformat(format, args);
+            makeText(line);
+            logger->log(as, line);
         }
     } catch (const std::exception&) {
         return;

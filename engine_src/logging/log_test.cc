@@ -54,13 +54,16 @@ TEST(Log, HasTimeLevelAndTextFromTheLevelUp) {
     info("hidden too");
     warn("a brace {} is text", "{}");
     error("{}", Broken{});
+    warn("of a damaged file: {}", "\xdd\xc3\xa9\xed\xa0\x80\xc0\x80\xf0\x9f\x99\x82\xe2\x82");
     setLevel(Level::Off);
     error("hidden as well");
     const auto text = testing::internal::GetCapturedStderr();
 
     const std::string time = "[0-9-]{10}T[0-9:]{8}\\.[0-9]{3} ";
-    EXPECT_THAT(text, testing::MatchesRegex(time + "I vb 7: opened\n" + time + "D seen 1\n" + time +
-                                            "W a brace \\{\\} is text\n"));
+    EXPECT_THAT(text, testing::MatchesRegex(
+                              time + "I vb 7: opened\n" + time + "D seen 1\n" + time +
+                              "W a brace \\{\\} is text\n" + time +
+                              "W of a damaged file: \\?\u00e9\\?\\?\\?\\?\\?\U0001f642\\?\\?\n"));
 }
 
 }  // namespace
