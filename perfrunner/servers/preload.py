@@ -32,7 +32,7 @@ _SONAMES = {
 }
 _PACKAGES = {
     "jemalloc": "libjemalloc2",
-    "mimalloc": "libmimalloc2.0",
+    "mimalloc": "libmimalloc2.0 or libmimalloc3",
     "tcmalloc": "libtcmalloc-minimal4",
 }
 _LDCONFIG = ("ldconfig", "/sbin/ldconfig", "/usr/sbin/ldconfig")

@@ -34,7 +34,11 @@ packages_of() {
         if ! python3 -c 'import ensurepip' 2>/dev/null; then echo python3 python3-venv; fi
         ;;
     # The second compiler: of the fuzzers and of the ASan build, which it builds in half the time.
-    clang) version=$(clang_version); echo "clang-$version" "libclang-rt-$version-dev" ;;
+    clang)
+        version=$(clang_version)
+        echo "clang-$version"
+        one_of "libclang-rt-$version-dev" "libclang-common-$version-dev"
+        ;;
     tidy) version=$(clang_version); echo "clang-$version" "clang-tidy-$version" ;;
     lint) echo shellcheck ;;
     ssh) echo openssh-client ;;
@@ -43,13 +47,17 @@ packages_of() {
     # Servers that tests start for themselves.
     servers)
         packages_of lab
-        echo memcached redis-server libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4
+        echo memcached redis-server libjemalloc2
+        one_of libmimalloc3 libmimalloc2.0
+        one_of libtcmalloc-minimal4t64 libtcmalloc-minimal4
         # The programs of any version will do.
         [ -n "$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null)" ] || echo postgresql
         ;;
     tests)
         packages_of servers
-        echo ccache chromium curl valgrind strace
+        echo ccache curl valgrind strace
+        # Ubuntu has it as a snap only, which is not installed by a script: the tests of pages are skipped there.
+        if [ -n "$(installed chromium)" ] || is_offered chromium; then echo chromium; fi
         # Login shells, and a user database for an sshd of the tests.
         echo fish tcsh csh libnss-wrapper
         one_of linux-perf linux-tools-generic
