@@ -279,7 +279,7 @@ def moderated(variance: Array, luck: Array, freedom: int) -> tuple[Array, float]
         float(logs.mean()) + float(special().digamma(prior / 2)) - math.log(prior / 2)
     )
     pooled = (prior * max(1.0, typical) * luck + freedom * variance) / (prior + freedom)
-    return np.maximum.reduce([pooled, variance, luck]), prior + freedom
+    return np.maximum(np.maximum(pooled, variance), luck), prior + freedom
 
 
 def _trigamma_inverse(value: float) -> float:

@@ -49,7 +49,8 @@ def t_test(data: Array, expected: ArrayLike) -> tuple[Array, Array]:
     There must be at least two values, and they must spread.
     """
     n = data.shape[-1]
-    t = (data.mean(axis=-1) - expected) / (data.std(axis=-1, ddof=1) / math.sqrt(n))
+    distance = data.mean(axis=-1) - np.asarray(expected, dtype=np.float64)
+    t = distance / (data.std(axis=-1, ddof=1) / math.sqrt(n))
     return t, 2 * special().stdtr(n - 1, -np.abs(t))
 
 

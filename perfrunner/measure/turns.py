@@ -242,7 +242,7 @@ def read_slices(document: Mapping[str, Any], where: str) -> Slices:
     if len(lengths) != 1:
         raise TrialError(f"{where}: arrays of different lengths {sorted(lengths)}")
     slices = Slices(**{name: array for name, array in arrays.items() if array is not None})
-    if len(slices.ops) and (int(slices.ops.min()) < 0 or int(slices.wall_ns.min()) <= 0):
+    if len(slices.ops) and (np.min(slices.ops) < 0 or np.min(slices.wall_ns) <= 0):
         raise TrialError(f"{where}: a slice with no duration or a negative number of operations")
     return slices
 

@@ -63,8 +63,10 @@ class Pair:
     @property
     def total(self) -> float:
         """Return the log ratio of the totals of all slices."""
-        rates = [s.ops.sum() / s.wall_ns.sum() for s in (self.base, self.variant)]
-        return float(np.log(rates[1] / rates[0]))
+        base, variant = (
+            float(s.ops.sum()) / float(s.wall_ns.sum()) for s in (self.base, self.variant)
+        )
+        return math.log(variant / base)
 
     @property
     def seconds(self) -> Floats:
