@@ -100,10 +100,13 @@ class KnownHosts:
         if self._host_keys.policy == "strict":
             raise UnknownKey(f"not in {self.files}")
         if self._host_keys.user_files:
-            _add(Path(self._host_keys.user_files[0]), self._shown(named), key_type, blob)
-
-    def _shown(self, name: str) -> str:
-        return hashed(name) if self._host_keys.hashed else name
+            shown = hashed(named) if self._host_keys.hashed else named
+            path = Path(self._host_keys.user_files[0])
+            try:
+                _add(path, shown, key_type, blob)
+            except OSError as error:
+                # As in ssh: with a read-only home, every connection accepts the key again.
+                _LOG.warning("%s: the key of %s was not added: %s", path, named, error.strerror)
 
 
 def fingerprint(blob: bytes) -> str:
@@ -191,15 +194,12 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
 
 
 def _add(path: Path, name: str, key_type: str, blob: bytes) -> None:
-    """Append one line; runs that start at the same moment do not spoil each other's."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with path.open("ab+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(end - 1, 0))
-            begun = "\n" if file.read(1) not in (b"", b"\n") else ""
-            encoded = base64.b64encode(blob).decode()
-            file.write(f"{begun}{name} {key_type} {encoded}\n".encode())
-    except OSError as error:
-        raise HostError(f"{path} cannot be written: {error.strerror}") from error
+    """Append one line; runs that start at the same moment do not spoil each other's. Raises OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with path.open("ab+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(end - 1, 0))
+        begun = "\n" if file.read(1) not in (b"", b"\n") else ""
+        encoded = base64.b64encode(blob).decode()
+        file.write(f"{begun}{name} {key_type} {encoded}\n".encode())

@@ -13,6 +13,7 @@ import socket
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -161,7 +162,7 @@ def resolve(destination: Destination) -> Route:
         port=port,
         user=user,
         identities=_identities(destination, settings),
-        host_keys=_host_keys(settings, host, port, direct=proxy is None),
+        host_keys=_host_keys(destination, settings, direct=proxy is None),
         proxy=proxy,
         family=_FAMILIES.get(settings.first("addressfamily"), socket.AF_UNSPEC),
         bind_address=settings.first("bindaddress") or None,
@@ -309,7 +310,8 @@ def _agent(name: str) -> str | None:
     return name
 
 
-def _host_keys(settings: _Settings, host: str, port: int, *, direct: bool) -> HostKeys:
+def _host_keys(destination: Destination, settings: _Settings, *, direct: bool) -> HostKeys:
+    host, port = settings.first("hostname"), int(settings.first("port"))
     strict = settings.first("stricthostkeychecking")
     accepts = strict in ("accept-new", "no", "off", "false")
     if alias := settings.first("hostkeyalias"):
@@ -320,7 +322,9 @@ def _host_keys(settings: _Settings, host: str, port: int, *, direct: bool) -> Ho
     trusts_here = settings.first("nohostauthenticationforlocalhost") == "yes" and not alias
     return HostKeys(
         names=names,
-        user_files=tuple(_files(settings.first("userknownhostsfile"))),
+        user_files=tuple(
+            _files(settings.first("userknownhostsfile"), single=destination.known_hosts is not None)
+        ),
         global_files=tuple(_files(settings.first("globalknownhostsfile"))),
         policy="accept-new" if accepts else "strict",
         hashed=settings.first("hashknownhosts") == "yes",
@@ -332,14 +336,29 @@ def _is_here(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def _files(text: str) -> Iterable[str]:
-    """Return the file names of a line. `ssh -G` does not quote blanks, but its names are absolute."""
+def _files(text: str, *, single: bool = False) -> Iterable[str]:
+    """Return the file names of a line of `ssh -G`, which separates them by blanks and does not quote theirs.
+
+    A file that exists decides. Otherwise a name that begins with a slash goes on to the next one that does.
+    single: the line is one name.
+    """
+    if text.lower() == "none":
+        return []
+    if single:
+        return [text]
+    words = text.split(" ")
     names: list[str] = []
-    for word in [] if text.lower() == "none" else text.split(" "):
-        if names and not word.startswith("/"):
-            names[-1] += f" {word}"
-        else:
-            names.append(word)
+    while words:
+        joined = (" ".join(words[:count]) for count in range(len(words), 0, -1))
+        name = next((name for name in joined if Path(name).is_file()), None)
+        if name is None:
+            name = words[0]
+            if name.startswith("/"):
+                name = " ".join(
+                    [name, *takewhile(lambda word: not word.startswith("/"), words[1:])]
+                )
+        names.append(name)
+        del words[: name.count(" ") + 1]
     return names
 
 

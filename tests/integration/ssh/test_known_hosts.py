@@ -188,6 +188,28 @@ def test_a_key_is_added_under_any_name_and_to_no_file(sshd: Sshd, tmp_path: Path
     open_host(sshd.host_spec(tmp_path / "work", **changes), "ssh").close()
 
 
+def test_a_key_that_cannot_be_added_is_a_warning(
+    sshd: Sshd, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in ssh, which logs in from a read-only home too."""
+    (tmp_path / "file").touch()
+    known = tmp_path / "file" / "known_hosts"
+    spec = sshd.host_spec(tmp_path / "work", known_hosts=str(known), host_keys="accept-new")
+    ssh = destination_of(spec).command()
+    done = subprocess.run(
+        [*ssh, "true"], capture_output=True, text=True, check=False, timeout=300,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    with (
+        caplog.at_level(logging.WARNING, "perfrunner.hosts"),
+        open_host(spec, "ssh") as host,
+    ):
+        assert host.transport.run(["true"]).exit == 0
+    (record,) = caplog.records
+    assert f"{known}: the key of [127.0.0.1]" in record.getMessage()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
 def test_a_file_that_cannot_be_read(sshd: Sshd, tmp_path: Path) -> None:
     known = tmp_path / "known_hosts"

@@ -196,6 +196,20 @@ class TestHostKeys:
         named = route(tmp_path, text, known_hosts=str(tmp_path / "known hosts")).host_keys
         assert named.user_files == (f"{tmp_path}/known hosts",)
 
+    def test_relative_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """`ssh -G` prints names as they are, without quotes."""
+        monkeypatch.chdir(tmp_path)
+        text = f"UserKnownHostsFile kh1 kh2 {tmp_path}/c\nGlobalKnownHostsFile ~/g %d/h\n"
+        found = route(tmp_path, text).host_keys
+        assert found.user_files == ("kh1", "kh2", f"{tmp_path}/c")
+        assert found.global_files == ("~/g", "%d/h")
+        (tmp_path / "known hosts").touch()
+        text = f'UserKnownHostsFile a "known hosts" "{tmp_path}/known hosts" b\n'
+        found = route(tmp_path, text).host_keys
+        assert found.user_files == ("a", "known hosts", f"{tmp_path}/known hosts", "b")
+        named = route(tmp_path, "", known_hosts="not yet there")
+        assert named.host_keys.user_files == ("not yet there",)
+
     @pytest.mark.parametrize(
         ("value", "policy"),
         [("ask", "strict"), ("yes", "strict"), ("accept-new", "accept-new"), ("no", "accept-new")],
@@ -297,7 +311,7 @@ _options = st.one_of(
     st.builds("CertificateFile {}".format, st.sampled_from(["/k/one-cert.pub", "~/%h-cert.pub"])),
     st.builds("IdentitiesOnly {}".format, st.sampled_from(["yes", "no"])),
     st.builds("IdentityAgent {}".format, st.sampled_from(["none", "/agent", "~/%r.sock", "SSH_AUTH_SOCK"])),
-    st.builds("UserKnownHostsFile {}".format, st.sampled_from(["/kh/a /kh/b", "none", "~/%h", "/dev/null"])),
+    st.builds("UserKnownHostsFile {}".format, st.sampled_from(["/kh/a /kh/b", "none", "~/%h", "kh1 kh2", "kh1 /kh/b"])),
     st.builds("HostKeyAlias {}".format, st.sampled_from(["lab", "kv1"])),
     st.builds("StrictHostKeyChecking {}".format, st.sampled_from(["yes", "no", "ask", "accept-new"])),
 )  # fmt: skip
