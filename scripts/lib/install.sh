@@ -59,7 +59,7 @@ packages_of() {
         # Ubuntu has it as a snap only, which is not installed by a script: the tests of pages are skipped there.
         if [ -n "$(installed chromium)" ] || is_offered chromium; then echo chromium; fi
         # Login shells, and a user database for an sshd of the tests.
-        echo fish tcsh csh libnss-wrapper
+        echo fish tcsh csh zsh libnss-wrapper
         one_of linux-perf linux-tools-generic
         ;;
     prometheus) echo prometheus ;;

@@ -37,12 +37,18 @@ umask 077; cd /
 set -gx LANG de_DE.UTF-8; set -gx LC_ALL de_DE.UTF-8; set -gx PATH /nowhere
 function cat; end
 """
+ZSH = """
+setopt err_return sh_word_split ksh_arrays magic_equal_subst rc_quotes csh_junkie_history xtrace no_clobber
+setopt bang_hist no_rcs extended_glob null_glob glob_subst csh_null_glob posix_builtins
+alias -g sh=nowhere; alias env=nowhere; TRAPEXIT() { echo bye }
+"""
 ASKS = "read -r -t 0.01 answer\n"  # eats what stands in standard input
 SHELLS = {
     "/bin/bash": {".bashrc": ASKS + BOURNE},
     "/bin/sh": {".profile": BOURNE},
     "/bin/bsd-csh": {".cshrc": CSH},
     "/usr/bin/tcsh": {".tcshrc": CSH},
+    "/usr/bin/zsh": {".zshenv": BOURNE + ZSH, ".zshrc": "exit 1\n"},
     "/usr/bin/fish": {".config/fish/config.fish": FISH},
 }
 
