@@ -14,7 +14,6 @@ import contextlib
 import fcntl
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from pathlib import Path
 from perfrunner.build.artifact import damage
 from perfrunner.build.links import objects_of
 from perfrunner.build.output import Progress
-from perfrunner.errors import BuildError
+from perfrunner.errors import EXIT_USAGE, BuildError
 
 CACHE_TAG = "CACHEDIR.TAG"
 IN_USE_LOCK = "in-use.lock"
@@ -31,6 +30,12 @@ _TAG_TEXT = (
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# perfrunner's build cache (https://bford.info/cachedir): `perfrunner clean` removes all of it.\n"
 )
+
+
+class UnusableCacheError(BuildError):
+    """The directory cannot be a build cache; another one has to be named."""
+
+    exit_code = EXIT_USAGE
 
 
 def own_cache(cache_dir: Path) -> None:
@@ -42,20 +47,23 @@ def own_cache(cache_dir: Path) -> None:
         cache_dir.mkdir(parents=True, exist_ok=True)
         if (cache_dir / CACHE_TAG).exists():
             return
-        if any(cache_dir.iterdir()) and not (cache_dir / CACHE_TAG).exists():
-            raise BuildError(
+        tags = f"{CACHE_TAG}*"  # one that another process writes is none yet
+        others = [path for path in cache_dir.iterdir() if not path.match(tags)]
+        if others and not (cache_dir / CACHE_TAG).exists():
+            raise UnusableCacheError(
                 f"{cache_dir} is not empty and is not a build cache (it has no {CACHE_TAG})",
                 hint="name an empty directory for the build cache with --cache",
             )
-        with tempfile.TemporaryDirectory(dir=cache_dir.parent) as aside:
-            tag = Path(aside) / CACHE_TAG
-            tag.write_text(_TAG_TEXT, encoding="ascii")
-            tag.replace(
-                cache_dir / CACHE_TAG
-            )  # atomic, so that another process that starts now never sees half of it
+        # Atomic, so that another process that starts now never sees half of it. The parent may be read-only.
+        tag = cache_dir / f"{CACHE_TAG}.{os.getpid()}"
+        tag.write_text(_TAG_TEXT, encoding="ascii")
+        tag.replace(cache_dir / CACHE_TAG)
     except OSError as error:
-        raise BuildError(
-            f"cannot use the build cache {cache_dir}: {error.strerror}", space_hint(error)
+        message = f"cannot use the build cache {cache_dir}: {error.strerror}"
+        if hint := space_hint(error):
+            raise BuildError(message, hint) from error
+        raise UnusableCacheError(
+            message, "name a writable directory with --cache DIR or PERFRUNNER_CACHE"
         ) from error
 
 

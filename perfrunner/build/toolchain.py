@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfrunner.errors import BuildError
+from perfrunner.paths import home
 
 CARGO_AT_LEAST = (1, 71)  # the newest allocator crate's own minimum
 
@@ -49,8 +49,7 @@ def build_environment(inherited: Mapping[str, str] | None = None) -> dict[str, s
     """Return the environment of build commands: the inherited variables listed above, in one language."""
     given = os.environ if inherited is None else inherited
     env = {name: value for name, value in given.items() if _INHERITED.fullmatch(name)}
-    home = env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
-    cargo_home = env.get("CARGO_HOME") or f"{home}/.cargo"
+    cargo_home = env.get("CARGO_HOME") or f"{env.get('HOME') or home()}/.cargo"
     path = env.get("PATH") or _PATH
     env["PATH"] = f"{path}:{cargo_home}/bin"  # rustup does not touch non-login shells
     env["LC_ALL"] = "C.UTF-8"

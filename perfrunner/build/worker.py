@@ -31,6 +31,7 @@ from perfrunner.build.layout import relink
 from perfrunner.build.provenance import read_provenance
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.errors import BuildError
+from perfrunner.paths import home
 
 Reply = dict[str, Any]
 
@@ -57,9 +58,9 @@ def main(arguments: list[str]) -> int:
 def serve(command: str, text: str) -> int:
     """Carry out one request and print its result."""
     # sshd's clean environment lacks them, and cargo uses the home directory.
-    user = pwd.getpwuid(os.getuid())
-    os.environ.setdefault("HOME", user.pw_dir)
-    os.environ.setdefault("USER", user.pw_name)
+    os.environ.setdefault("HOME", home())
+    with contextlib.suppress(KeyError):  # a container's uid may have no name
+        os.environ.setdefault("USER", pwd.getpwuid(os.getuid()).pw_name)
     try:
         _say({"done": COMMANDS[command](json.loads(text))})
     except BuildError as error:

@@ -159,6 +159,15 @@ class LazyGroup(click.Group):
                 raise Failed(
                     UsageError("the current directory does not exist any more", "cd to another one")
                 ) from error
+            if isinstance(error, PermissionError) and error.filename is not None:
+                # Even the question whether a file exists fails in the home of another user (`su`, `sudo -u`).
+                place = os.fsdecode(error.filename)
+                raise Failed(
+                    UsageError(
+                        f"{place}: permission denied",
+                        "use another directory, or set HOME to that of this user",
+                    )
+                ) from error
             note(traceback.format_exc().rstrip())
             ctx.exit(EXIT_FAILED)
 

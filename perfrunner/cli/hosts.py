@@ -66,7 +66,9 @@ def doctor(
     )
     given = load_cluster(cluster) if cluster is not None else local_cluster()
     hosts = given if spec is None else spec.cluster
-    cache_dir = Path(os.environ.get("PERFRUNNER_CACHE") or options.DEFAULT_CACHE)
+    cache_dir = options.cache_directory(
+        Path(os.environ.get("PERFRUNNER_CACHE") or options.DEFAULT_CACHE)
+    )
     findings = list(examine(hosts, spec, cache_dir))
     counts = {
         grade: sum(f.grade == grade for f in findings) for grade in ("ok", "warning", "problem")

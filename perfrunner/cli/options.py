@@ -12,6 +12,7 @@ import click
 from perfrunner.children import STORE_VARIABLE
 from perfrunner.cli import complete
 from perfrunner.cli.gate import FAIL_ON
+from perfrunner.errors import UsageError
 from perfrunner.paths import with_home
 
 if TYPE_CHECKING:
@@ -42,9 +43,24 @@ def open_results(out_dir: Path, *, create: bool = False) -> ResultStore:
     return open_store(out_dir, store_url(), create=create)
 
 
+def cache_directory(value: Path) -> Path:
+    """Return the directory of the build cache. Raises UsageError if `~` means nothing."""
+    path = with_home(value)
+    if path.parts[:1] == value.parts[:1] and str(path).startswith("~"):
+        # A directory that is called `~` would be made.
+        user = path.parts[0][1:]
+        why = f"there is no user {user}" if user else "HOME is not set and this user has no name"
+        raise UsageError(
+            f"the build cache {path} has no place: {why}",
+            "name another directory with --cache DIR or PERFRUNNER_CACHE"
+            + ("" if user else ", or set HOME"),
+        )
+    return path
+
+
 def _expanded(ctx: click.Context, param: click.Parameter, value: Path) -> Path:
     del ctx, param
-    return with_home(value)
+    return cache_directory(value)
 
 
 spec_argument = click.argument("spec_path", metavar="SPEC", type=click.Path(path_type=Path))

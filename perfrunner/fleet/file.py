@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from perfrunner.errors import UsageError
 from perfrunner.hosts.lock import SHARE
+from perfrunner.paths import with_home
 from perfrunner.spec.base import ListAsTuple, Piece, PlainName
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.document import Node, load_document, plain
@@ -237,7 +238,7 @@ class _Reader:
                 seen.add((entry.spec, group))
 
     def _absolute(self, text: str) -> Path:
-        return (self.directory / Path(text).expanduser()).resolve()
+        return (self.directory / with_home(text)).resolve()
 
     def _at(self, *path: str | int) -> Node:
         """Return the node at `path`, or the deepest node above it that the file contains."""

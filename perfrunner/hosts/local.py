@@ -21,6 +21,7 @@ from perfrunner.errors import HostError
 from perfrunner.hosts.process import BASE_ENVIRONMENT
 from perfrunner.hosts.shell import CHUNK, ShellTransport, Sink, supervised
 from perfrunner.hosts.transport import CommandTimeout, Raw
+from perfrunner.paths import home
 
 _TERM_PATIENCE_S = 1.0
 
@@ -49,7 +50,7 @@ class LocalTransport(ShellTransport):
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 start_new_session=True,
-                env={"HOME": str(Path.home()), **BASE_ENVIRONMENT},
+                env={"HOME": home(), **BASE_ENVIRONMENT},
             )
             assert child.stdin is not None
             assert child.stdout is not None

@@ -18,6 +18,7 @@ from pathlib import Path
 from perfrunner.build.artifact import needed
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts import Host
+from perfrunner.paths import with_home
 from perfrunner.servers.checks import own_allocator_text
 from perfrunner.servers.preload import ALLOCATOR_MARKS, how_to_install, library_in, read_elf
 from perfrunner.servers.prepare import (
@@ -103,7 +104,7 @@ def _staged(files: Mapping[str, Path], cache_dir: Path) -> Path:
     ]
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     name = next(iter(files.values())).name
-    tree = cache_dir.expanduser().absolute() / DIRECTORY / SENT / f"{name}-{digest}"
+    tree = with_home(cache_dir).absolute() / DIRECTORY / SENT / f"{name}-{digest}"
     if tree.is_dir():
         return tree
     tree.parent.mkdir(parents=True, exist_ok=True)

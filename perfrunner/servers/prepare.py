@@ -21,6 +21,7 @@ from perfrunner.build.cache import locked
 from perfrunner.build.output import Progress, run_logged, silent
 from perfrunner.build.toolchain import build_environment
 from perfrunner.errors import BuildError, UsageError
+from perfrunner.paths import with_home
 from perfrunner.servers.checks import find_program, preload_problem, program_problem
 from perfrunner.servers.preload import VARIABLE, find_library
 from perfrunner.sources.git import Commit, Repository
@@ -165,7 +166,7 @@ def _checkout(
     place, commands = str(Path(str(server.git)).resolve()), [list(c) for c in server.build]
     described = [place, built_from.sha, commands, env.get("CC"), env.get("CXX")]
     key = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:24]
-    tree = cache_dir.expanduser().absolute() / DIRECTORY / key
+    tree = with_home(cache_dir).absolute() / DIRECTORY / key
     tree.parent.mkdir(parents=True, exist_ok=True)
     with locked(tree.with_suffix(".lock"), progress):
         if (tree / _DONE).is_file():

@@ -17,6 +17,7 @@ from perfrunner.build.cache import own_cache
 from perfrunner.build.identity import content_hash, is_source
 from perfrunner.build.snapshot import Snapshot, find_snapshot, take_snapshot
 from perfrunner.errors import BuildError, UsageError
+from perfrunner.paths import with_home
 from perfrunner.sources.git import Commit, GitError, Repository, changes
 from perfrunner.sources.model import (
     IN_USE,
@@ -87,7 +88,7 @@ def resolve_sources(spec: Spec, engine_src: Path, cache_dir: Path) -> Sources:
 
     Raises UsageError, which names the variant and the problem with its source, before anything is started.
     """
-    cache_dir = cache_dir.expanduser().absolute()
+    cache_dir = with_home(cache_dir).absolute()
     own_cache(cache_dir)
     snapshots: dict[str, Snapshot] = {}
     known: dict[SourceSpec | None, ResolvedSource] = {}
@@ -158,7 +159,7 @@ def restore_sources(
     A copy that is no longer in the build cache is made again, if its source still has the same content. Raises
     UsageError otherwise.
     """
-    cache_dir = cache_dir.expanduser().absolute()
+    cache_dir = with_home(cache_dir).absolute()
     own_cache(cache_dir)
     variants = {name: source_of(entry) for name, entry in record["variants"].items()}
     tools = source_of(record["tools"])

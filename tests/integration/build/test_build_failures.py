@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.build import build_variant
+from perfrunner.build.cache import CACHE_TAG, own_cache
 from perfrunner.errors import BuildError
 from tests.support.tiny_engine import says, variant
 
@@ -115,6 +116,16 @@ class TestFailures:
         (tmp_path / "file").touch()
         with pytest.raises(BuildError, match=r"cannot use the build cache .*: Not a directory"):
             build_variant(variant(), engine, tmp_path / "file" / "cache")
+
+    def test_a_cache_in_a_directory_of_others(self, tmp_path: Path) -> None:
+        """A volume is often mounted below a directory that the user cannot write to."""
+        cache = tmp_path / "volume"
+        cache.mkdir()
+        (cache / f"{CACHE_TAG}.1").touch()  # of a process that starts at the same time
+        before = tmp_path.stat().st_mtime_ns
+        own_cache(cache)
+        assert (cache / CACHE_TAG).read_text().startswith("Signature")
+        assert tmp_path.stat().st_mtime_ns == before, "nothing was written next to it"
 
     def test_a_program_that_would_not_travel(self, engine: Path, cache: Path) -> None:
         lists = engine / "CMakeLists.txt"
