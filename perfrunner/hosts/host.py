@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Literal
 
 from perfrunner.errors import HostError
+from perfrunner.hosts.container import remove
 from perfrunner.hosts.extra import require_ssh
 from perfrunner.hosts.facts import Facts, read_facts
 from perfrunner.hosts.local import LocalTransport
@@ -128,13 +129,15 @@ class Host:
         """Stop the processes that `run_id` (None: any run) left running and clear their registry entries.
 
         Take the lock first, which checks that the run is over. Only processes that match by pid, start time and boot id
-        are signalled. Processes that left their process group are reported in `orphans`, not killed.
+        are signalled. Processes that left their process group are reported in `orphans`, not killed; a
+        container is removed.
         """
-        return [
-            Swept(process, process.stop(grace_s))
-            for process in self.processes()
-            if run_id is None or process.run_id == run_id
-        ]
+        swept = []
+        for process in self.processes():
+            if run_id is None or process.run_id == run_id:
+                swept.append(Swept(process, process.stop(grace_s)))
+                remove(self.transport, process.entry.argv)
+        return swept
 
     def deploy(self, artifact: Path, build_id: str) -> str:
         """Send an artifact to the host, at most once per Host and build id, and return its directory there.

@@ -66,10 +66,12 @@ def definition(variant: Mapping[str, Any], engine_params: Mapping[str, Any] | No
 
 
 def command(server: Mapping[str, Any]) -> str:
-    """Return the command of a server as a shell would read it, and the revision that it is built from."""
+    """Return the command of a server as a shell would read it, and its image or the revision that it is built from."""
     words = [
         word if _PLAIN.fullmatch(word) else quote(word) for word in map(str, server["command"])
     ]
+    if server.get("image"):
+        return f"{' '.join(words)} in {server['image']}"
     if not server.get("git"):
         return " ".join(words)
     return f"{' '.join(words)} of {server['git']}@{server.get('revision') or 'HEAD'}"

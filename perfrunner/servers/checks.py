@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfrunner.errors import UsageError
+from perfrunner.hosts.container import find_image
 from perfrunner.hosts.process import BASE_ENVIRONMENT
 from perfrunner.servers.preload import find_library, linked_allocator, read_elf
 from perfrunner.servers.registry import adapter_for
@@ -31,7 +32,10 @@ class ChecksHere:
 
     def command(self, server: ServerSpec, *, remote: bool) -> Mapping[tuple[str | int, ...], str]:
         wrong: dict[tuple[str | int, ...], str] = {}
-        if server.git is not None:
+        if server.image is not None:
+            if text := _image_problem(server.image, remote=remote):
+                wrong["image",] = text
+        elif server.git is not None:
             if not self.settled and (text := _repository_problem(server)):
                 wrong[("git",) if server.revision is None else ("revision",)] = text
         elif (server.is_sent or not remote) and (text := program_problem(server.command[0])):
@@ -111,6 +115,16 @@ def own_allocator_text(linked: str, path: str, kind: str) -> str:
         f"expected a program without an allocator of its own; {linked} is linked into {path}:"
         f" build it with the C library's{HOW_TO_LINK_LIBC.get(kind, '')}"
     )
+
+
+def _image_problem(name: str, *, remote: bool) -> str | None:
+    if remote:
+        return "expected a cluster of this machine: containers are not run on hosts over SSH"
+    try:
+        find_image(name)
+    except UsageError as error:
+        return f"{error.message}{f' ({error.hint})' if error.hint else ''}"
+    return None
 
 
 def _repository_problem(server: ServerSpec) -> str | None:

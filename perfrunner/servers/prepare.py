@@ -21,6 +21,7 @@ from perfrunner.build.cache import locked
 from perfrunner.build.output import Progress, run_logged, silent
 from perfrunner.build.toolchain import build_environment
 from perfrunner.errors import BuildError, UsageError
+from perfrunner.hosts.container import find_image
 from perfrunner.paths import with_home
 from perfrunner.servers.checks import find_program, preload_problem, program_problem
 from perfrunner.servers.preload import VARIABLE, find_library
@@ -39,8 +40,8 @@ _LIBRARY = "preloaded_allocator"
 class PreparedServer:
     """A server that can be started on this machine, or that placing.py brings to a host.
 
-    `content` names the program and its preloaded library. A host's own program has no directory in `program`, and a
-    host's own library is not in `library`, until it is placed.
+    `content` names the program and its preloaded library, or the image. Until it is placed, a host's own program has no
+    directory in `program`, and a host's own library is not in `library`.
     """
 
     program: Path
@@ -52,6 +53,7 @@ class PreparedServer:
     cached: bool
     provenance: Mapping[str, Any]
     seconds: float  # that this call took
+    image: str | None = None  # the id of the image with the program
     sent: Path | None = None  # the directory on a host over SSH that has what was sent there
 
     @property
@@ -87,6 +89,8 @@ def prepare(
     server = variant.server
     if server is None:
         raise ValueError(f"variant {variant.name} has no server")
+    if server.image is not None:
+        return _of_image(variant, server, server.image)
     built_from: Commit | None = None
     cached = True
     word = server.command[0]
@@ -130,6 +134,32 @@ def prepare(
         cached=cached,
         provenance={"server": described},
         seconds=time.monotonic() - began,
+    )
+
+
+def _of_image(variant: Variant, server: ServerSpec, name: str) -> PreparedServer:
+    """Return a server in an image as it is now: a name may stand for another image tomorrow."""
+    began = time.monotonic()
+    image = find_image(name)
+    described = {
+        "command": list(server.command),
+        "program": server.command[0],
+        "image": name,
+        "digest": image.digest,
+        "sha256": image.id,
+        "library_sha256": None,
+    }
+    return PreparedServer(
+        program=Path(server.command[0]),
+        arguments=server.command[1:],
+        kind=server.known_kind,
+        env=dict(variant.env),
+        library=None,
+        content=content_of(described),
+        cached=True,
+        provenance={"server": described},
+        seconds=time.monotonic() - began,
+        image=image.id,
     )
 
 

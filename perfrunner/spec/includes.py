@@ -145,6 +145,8 @@ def absolute_sources(variants: Node) -> Node:
 
 
 def _absolute_server(server: Node) -> Node:
+    if server.get("image") is not None:
+        return server  # its program is in there
     command = server.get("command")
     if server.get("git") is not None or command is None or not isinstance(command.value, list):
         return _with_absolute(server, ("git",))

@@ -3,6 +3,7 @@
     server: {command: [memcached, -p, "{port}", -t, "2"]}
     server: {kind: redis, command: [redis-server, --port, "{port}", --save, ""]}
     server: {git: ~/redis, revision: unstable, build: [[make, -j2]], command: [src/redis-server, --port, "{port}"]}
+    server: {image: docker.io/library/memcached:1.6, command: [memcached, -p, "{port}"]}
 
 On a cluster over SSH, a program that is named without a directory is the host's own; one with a path, or built from
 `git`, is of this machine and sent there.
@@ -28,6 +29,7 @@ ServerProtocol: TypeAlias = Literal["binary", "text", "meta", "resp2", "resp3"]
 
 Word = Annotated[ScalarText, matching(r"[^\x00]*", "a word without a NUL character")]
 Words = Annotated[tuple[Word, ...], ListAsTuple, Field(min_length=1)]
+ImageName = Annotated[str, matching(r"[A-Za-z0-9]\S*", "the name of an image")]
 VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "an environment variable's name")]
 
 # By the name of the program; any other program is asked what it speaks.
@@ -49,6 +51,9 @@ class ServerSpec(Piece):
     protocol: ServerProtocol | None = Field(
         default=None,
         description="what the load speaks; none: by the kind, else by asking the server",
+    )
+    image: ImageName | None = Field(
+        default=None, description="run the command in a container of this image, with podman"
     )
     git: str | None = Field(default=None, description="a repository to build from")
     revision: Revision | None = Field(default=None, description="of git; none: HEAD")
@@ -75,6 +80,12 @@ class ServerSpec(Piece):
     def _built_from_something(self) -> ServerSpec:
         if self.git is None and (self.revision is not None or self.build):
             raise ValueError("expected git next to revision and build: the repository to check out")
+        if self.image is not None and self.git is not None:
+            raise ValueError("expected either image or git")
+        if self.image is not None and any(DIRECTORY in word for word in self.command):
+            raise ValueError(
+                f"expected a command without {DIRECTORY}: a container has its own file system"
+            )
         return self
 
     @property
@@ -85,7 +96,7 @@ class ServerSpec(Piece):
     @property
     def is_sent(self) -> bool:
         """True if hosts over SSH get the program from this machine instead of using their own."""
-        return self.git is not None or "/" in self.command[0]
+        return self.image is None and (self.git is not None or "/" in self.command[0])
 
     @property
     def known_kind(self) -> Kind:
@@ -94,8 +105,9 @@ class ServerSpec(Piece):
 
     @property
     def text(self) -> str:
-        """The command as a person would type it, with the revision it is built from."""
+        """The command as a person would type it, with its image or the revision it is built from."""
         at = f" @ {Path(self.git).name}@{self.revision or 'HEAD'}" if self.git else ""
+        at = f" in {self.image}" if self.image else at
         return f"{' '.join(word or chr(34) * 2 for word in self.command)}{at}"
 
 

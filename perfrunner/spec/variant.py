@@ -159,6 +159,10 @@ class Variant(Piece):
             raise items_error(
                 {"name": "expected preload: a server is not linked again with an allocator"}
             )
+        if server.image is not None and allocator.preload is not None:
+            raise items_error(
+                {"preload": "expected no preload with server.image: use an image with that library"}
+            )
         context = info.context or {}
         checks, remote = context.get("servers"), context.get("remote", False)
         if checks is not None and allocator.preload is not None:

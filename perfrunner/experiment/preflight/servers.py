@@ -73,7 +73,8 @@ def deploy_server(
     known = None if server.kind == "other" and asked.kind is None else server.kind
     placement = hosts.placements[node]
     host = placement.host
-    root = host.run(["id", "-u"]).stdout.strip() == "0"
+    # In a container it is root, unless the image names another user; memcached ignores its option -u then.
+    root = server.image is not None or host.run(["id", "-u"]).stdout.strip() == "0"
     added = adapter_for(server.kind).added(server.arguments, root=root, listen=placement.listen)
     if asked.password_env is not None:
         hosts.credentials.servers[variant.name] = os.environ.get(asked.password_env, "")
@@ -95,6 +96,7 @@ def deploy_server(
         library=None if server.library is None else str(server.library),
         password=None if asked.password_env is None else variant.name,
         may_evict=spec.limits.misses > 0,
+        image=server.image,
     )
     python = client_python(spec, node)
     env = {**server.env, **asking(variant.allocator)}
@@ -107,6 +109,8 @@ def deploy_server(
         "server.protocol": _spoken(variant, protocol),
         **_checked(variant, kind, command, state),
     }
+    if asked.image is not None:
+        settings["server.image"] = f"{asked.image} {server.provenance['server']['digest']}"
     if command.library is not None:
         settings["allocator.preload"] = command.library
         try:

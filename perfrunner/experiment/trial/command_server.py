@@ -23,7 +23,8 @@ from perfrunner.experiment.trial.server import (
     ServerSetup,
     count_oom_kills,
 )
-from perfrunner.hosts.process import ExitStatus
+from perfrunner.hosts.container import Container, container_name, run_words
+from perfrunner.hosts.process import ExitStatus, ProcessHandle
 from perfrunner.hosts.transport import Completed, Transport
 from perfrunner.hosts.vbucket_map import bracketed
 from perfrunner.measure.memory import numbers
@@ -39,6 +40,7 @@ from perfrunner.servers.agent import main
 sys.exit(main())
 """
 AGENT = "agent.pyz"  # in the directory of a trial
+CONTAINER = "container"
 ASK_TIMEOUT_S = 60.0
 QUIET_POLL_S = 0.2
 
@@ -69,6 +71,7 @@ class ServerCommand:
     library: str | None = None  # of a preloaded allocator
     password: str | None = None  # the name of the file with the password, on every host
     may_evict: bool = False
+    image: str | None = None  # the id of the image that it runs in
 
     @property
     def adapter(self) -> Adapter:
@@ -98,11 +101,19 @@ class CommandSetup(ServerSetup):
         name = self.command.password
         return [] if name is None else [f"--password-file={self.credentials.of_server(name)}"]
 
+    @property
+    def pid_file(self) -> str:
+        """Return the file in which podman writes the pid of a container's process."""
+        return f"{self.directory}/{self.name}.{CONTAINER}.pid"
+
     def argv(self) -> list[str]:
         values = {PORT: str(self.port), DIRECTORY: self.directory}
         words = [self.command.program, *self.command.arguments]
         for name, value in values.items():
             words = [word.replace(name, value) for word in words]
+        if self.command.image is not None:
+            name = container_name(self.directory)
+            words = run_words(name, self.command.image, self.pid_file, self.env, words)
         return pinned(words, self.cpus)
 
 
@@ -130,16 +141,20 @@ class CommandServer(ServerProcess):
         recorder.write_bytes(host.name, setup.agent, agent_program())
         argv = setup.argv()
         oom_kills = count_oom_kills(host)
-        recorder.start(host.name, setup.name, argv, setup.env)
-        handle = host.start(
+        contained = setup.command.image is not None
+        env = {} if contained else setup.env  # podman passes it on
+        recorder.start(host.name, setup.name, argv, env)
+        handle: ProcessHandle = host.start(
             argv,
             name=recorder.job(setup.name),
             log_stdout=setup.log,
             log_stderr=setup.log,
-            env=setup.env,
+            env=env,
             cwd=setup.directory,
             run_id=run_id,
         )
+        if contained:
+            handle = Container(host, handle, argv, setup.pid_file)
         server = cls(host, setup, handle, recorder, port=setup.port, oom_kills=oom_kills)
         recorder.server_started(host.name, setup.name, pid=handle.pid)
         return server
@@ -154,6 +169,10 @@ class CommandServer(ServerProcess):
         if not answer.get("ready"):
             raise self._not_ready(str(answer.get("error")), timeout)
         self.kind, self.state = str(answer["kind"]), answer["state"]
+        if isinstance(self.handle, Container):
+            self.handle.find_process(self.setup.cpus)
+            name = f"{self.setup.name}.{CONTAINER}"
+            self.recorder.process_known(self.host.name, self.setup.name, name, self.handle.pid)
         if self.setup.command.library is not None:
             maps = self.host.read_text(f"/proc/{self.handle.pid}/maps")
             check_maps(maps, self.setup.command.library, self.title)

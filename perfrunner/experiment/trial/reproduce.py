@@ -190,6 +190,11 @@ class ScriptRecorder:
             self._stops.insert(0, stop)
         self._lines.append(_ENGINE_READY.format(id=_identifier(host), name=name, job=job))
         self._lines.append(self._at_exit())
+        self.process_known(host, job, name, pid)
+
+    def process_known(self, host: str, job: str, name: str, pid: int) -> None:
+        """Replace a pid by that of the file `name`.pid from here on: in a container, not the pid that was started."""
+        job = _identifier(job)
         self._lines.append(_PID.format(id=_identifier(host), name=name, job=job))
         self._values[f"pid={pid}"] = f'pid="$PID_{job}"'
 
@@ -292,6 +297,9 @@ class VariantRecorder:
 
     def server_started(self, host: str, name: str, *, pid: int) -> None:
         self.script.server_started(self.place(host), name, pid=pid, job=self.job(name))
+
+    def process_known(self, host: str, job: str, name: str, pid: int) -> None:
+        self.script.process_known(self.place(host), self.job(job), name, pid)
 
     def pause(self, seconds: float) -> None:
         self.script.pause(seconds)

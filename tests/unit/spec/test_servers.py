@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.errors import SpecError
+from perfrunner.errors import SpecError, UsageError
+from perfrunner.hosts.container import Image
 from perfrunner.servers.checks import ChecksHere
 from perfrunner.spec import load_spec
 from perfrunner.spec.pair import spec_document
@@ -113,6 +114,53 @@ def test_a_spec_of_the_engine_is_recorded_as_before(servers: Servers):
 def test_errors_have_their_line(servers: Servers, old: str, new: str, expected: str):
     errors = servers.errors((old, new))
     assert [expected in error for error in errors] == [True], errors
+
+
+ONE, IN_IMAGE = '[./memcached, -p, "{port}", -t, 1.10]}', '[./memcached, -p, "{port}"], image: %s}'
+
+
+@pytest.fixture
+def images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image `known` is there, and no other."""
+
+    def find(name: str) -> Image:
+        if name != "known":
+            raise UsageError(f"podman has no image {name}", f"podman pull {name}")
+        return Image("sha256:aa", "sha256:bb")
+
+    monkeypatch.setattr("perfrunner.servers.checks.find_image", find)
+
+
+@pytest.mark.usefixtures("images")
+def test_the_program_of_an_image_is_not_looked_for_here(servers: Servers):
+    spec = servers.load((ONE, '[bin/redis-server, --port, "{port}"], image: known}'))
+    server = spec.variants["one"].server
+    assert server is not None
+    assert server.command[0] == "bin/redis-server"
+    assert (server.known_kind, server.is_sent) == ("redis", False)
+    assert server.text == "bin/redis-server --port {port} in known"
+
+
+@pytest.mark.usefixtures("images")
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        (IN_IMAGE % "nowhere", "spec.yaml:5: variants.one.server.image: podman has no image nowhere (podman pull nowhere)"),
+        (IN_IMAGE % "--privileged", "spec.yaml:5: variants.one.server.image: expected the name of an image"),
+        (IN_IMAGE % "known, git: ." , "spec.yaml:5: variants.one.server: expected either image or git"),
+        ('[./memcached, -p, "{port}", -P, "{dir}/pid"], image: known}', "spec.yaml:5: variants.one.server: expected a command without {dir}"),
+        (IN_IMAGE % "known" + ", allocator: {preload: glibc}", "spec.yaml:5: variants.one.allocator.preload: expected no preload with server.image"),
+    ],
+)  # fmt: skip
+def test_images_that_cannot_be_measured(servers: Servers, new: str, expected: str):
+    errors = servers.errors((ONE, new))
+    assert [expected in error for error in errors] == [True], errors
+
+
+@pytest.mark.usefixtures("images")
+def test_an_image_on_hosts_over_ssh_is_refused(servers: Servers):
+    errors = servers.errors((ONE, IN_IMAGE % "known"), ("cluster: local\n", REMOTE))
+    assert any("server.image: expected a cluster of this machine" in e for e in errors), errors
 
 
 REMOTE = """cluster:

@@ -1,0 +1,139 @@
+"""Run a server in a container of this machine, with podman.
+
+podman stays in the foreground, below a process of the registry (programs/contain.sh): it passes TERM on and prints what
+the container prints. The process that is measured is the one in the container, whose pid on the host podman writes to a
+file. A container may survive when the process of the registry is killed, so that `remove` follows every stop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perfrunner.errors import UsageError
+from perfrunner.hosts import scripts
+from perfrunner.hosts.process import BASE_ENVIRONMENT, ExitStatus, ProcessHandle, StopResult
+from perfrunner.hosts.transport import Transport
+
+PODMAN = "podman"
+# Where podman finds images and its settings; processes of a host do not inherit them.
+_VARIABLES = (
+    "HOME", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF",
+)  # fmt: skip
+_MARK = "perfrunner-container"  # the name under which contain.sh runs
+_INSPECT_S, _REMOVE_S = 60.0, 120.0
+
+
+@dataclass(frozen=True)
+class Image:
+    """The content of an image: `id` is of its layers and configuration, `digest` that of its manifest."""
+
+    id: str
+    digest: str
+
+
+def find_image(name: str) -> Image:
+    """Return what a name stands for on this machine now; nothing is pulled. Raises UsageError."""
+    if shutil.which(PODMAN, path=BASE_ENVIRONMENT["PATH"]) is None:
+        raise UsageError(f"there is no {PODMAN} in PATH", f"apt-get install {PODMAN}")
+    form = "{{.Id}} {{.Digest}}"
+    done = subprocess.run(
+        [*_podman(), "image", "inspect", "--format", form, name],
+        env=dict(BASE_ENVIRONMENT), capture_output=True, text=True, timeout=_INSPECT_S, check=False,
+    )  # fmt: skip
+    if "image not known" in done.stderr:
+        raise UsageError(f"podman has no image {name}", f"podman pull {name}")
+    words = done.stdout.split()
+    if done.returncode or not words:
+        said = done.stderr.strip().rpartition("\n")[2]
+        raise UsageError(f"podman cannot read the image {name}: {said}")
+    return Image(words[0], words[1] if len(words) > 1 else "")
+
+
+def container_name(directory: str) -> str:
+    """Return the name of the container of a trial's directory, of which no other container is started."""
+    return f"perfrunner-{hashlib.sha256(directory.encode()).hexdigest()[:16]}"
+
+
+def run_words(
+    name: str, image: str, pid_file: str, env: Mapping[str, str], command: Sequence[str]
+) -> list[str]:
+    """Return the command that runs another in a container until it ends, in the network of the host."""
+    program, *arguments = command
+    return [
+        "sh", "-c", scripts.CONTAIN, _MARK, *_podman(), "run", "--rm", "--replace", f"--name={name}",
+        f"--pidfile={pid_file}", "--pull=never", "--network=host", "--log-driver=none",
+        *(f"--env={key}={value}" for key, value in env.items()),
+        f"--entrypoint={json.dumps([program])}", image, *arguments,
+    ]  # fmt: skip
+
+
+def remove(host: Transport, argv: Sequence[str]) -> None:
+    """Remove the container of a command of `run_words`, if it is still there. Does nothing for any other command."""
+    if _MARK not in argv:
+        return
+    words = list(argv[argv.index(_MARK) + 1 :])
+    run = words.index("run")
+    name = next(word for word in words[run:] if word.startswith("--name=")).partition("=")[2]
+    host.run([*words[:run], "rm", "--force", "--ignore", "--time=0", name], timeout=_REMOVE_S)
+
+
+class Container:
+    """A ProcessHandle of a container: the registry's, and once it is known the pid of the process in the container."""
+
+    def __init__(
+        self, host: Transport, podman: ProcessHandle, argv: Sequence[str], pid_file: str
+    ) -> None:
+        self._host, self._podman, self._argv = host, podman, tuple(argv)
+        self._pid_file = pid_file
+        self._pid: int | None = None
+
+    def find_process(self, cpus: str) -> None:
+        """Read the pid of the process in the running container, and pin its threads as its runtime may not have."""
+        self._pid = int(self._host.read_text(self._pid_file))
+        if cpus:
+            self._host.run(["taskset", "--all-tasks", "--cpu-list", "--pid", cpus, str(self._pid)])
+
+    @property
+    def name(self) -> str:
+        return self._podman.name
+
+    @property
+    def run_id(self) -> str:
+        return self._podman.run_id
+
+    @property
+    def pid(self) -> int:
+        return self._podman.pid if self._pid is None else self._pid
+
+    @property
+    def start_time(self) -> int:
+        return self._podman.start_time
+
+    @property
+    def boot_id(self) -> str:
+        return self._podman.boot_id
+
+    def poll(self) -> ExitStatus | None:
+        return self._podman.poll()
+
+    def wait(self, timeout: float) -> ExitStatus:
+        return self._podman.wait(timeout)
+
+    def signal(self, signum: int) -> bool:
+        return self._podman.signal(signum)
+
+    def stop(self, grace_s: float = 10.0) -> StopResult:
+        result = self._podman.stop(grace_s)
+        remove(self._host, self._argv)
+        return result
+
+
+def _podman() -> list[str]:
+    given = [f"{name}={os.environ[name]}" for name in _VARIABLES if os.environ.get(name)]
+    return ["env", *given, PODMAN]
