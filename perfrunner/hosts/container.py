@@ -50,8 +50,8 @@ def find_image(name: str) -> Image:
         raise UsageError(f"podman has no image {name}", f"podman pull {name}")
     words = done.stdout.split()
     if done.returncode or not words:
-        said = done.stderr.strip().rpartition("\n")[2]
-        raise UsageError(f"podman cannot read the image {name}: {said}")
+        reason = done.stderr.strip().rpartition("\n")[2]
+        raise UsageError(f"podman cannot read the image {name}: {reason}")
     return Image(words[0], words[1] if len(words) > 1 else "")
 
 
