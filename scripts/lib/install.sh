@@ -90,7 +90,8 @@ clang_version() {
     echo "${clang#clang-}"
 }
 
-is_offered() { apt-cache show --no-all-versions "$1" >/dev/null 2>&1; }
+# Not by name only: a package may be known because others replace or provide it.
+is_offered() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'; }
 
 # installed PACKAGE...: prints those that are.
 installed() { dpkg-query -W -f='${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p' || true; }
