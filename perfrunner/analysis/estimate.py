@@ -107,7 +107,7 @@ def paired_effects(baseline: str, many: Sequence[Pairing]) -> list[Effect | NotA
             )
             for variant in ("base", "other")
         )
-        valid = np.arange(len(places))
+        valid: NDArray[np.intp] = np.arange(len(places))
         if many[places[0]].kind == "ratio":
             positive = (x > 0) & (y > 0)
             for row in np.flatnonzero(~positive.all(axis=1)):

@@ -105,7 +105,7 @@ def _signed_rank_p(n: int) -> Array:
 
     Each rank is in the sum or not, so the distribution is the product of (1 + x^k) / 2.
     """
-    chances = np.ones(1)
+    chances: Array = np.ones(1)
     for rank in range(1, n + 1):
         longer = np.zeros(len(chances) + rank)
         longer[: len(chances)] = chances

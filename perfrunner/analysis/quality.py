@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfrunner.analysis.estimate import paired_effect
 from perfrunner.analysis.inference import t_interval
@@ -152,7 +153,7 @@ def drift(case: CaseBlocks, metric: MetricType) -> Drift | None:
     return Drift("ratio" if ratio else "difference", back(slope), (back(low), back(high)), len(x))
 
 
-def _slope(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
+def _slope(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float, float]:
     """Return the slope of the least-squares line with its interval: stats.linregress's slope and stderr."""
     away = x - x.mean()
     spread = float(away @ away)

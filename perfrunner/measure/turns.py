@@ -318,7 +318,7 @@ def steady_window(series: Sequence[Second], ramp_s: float) -> Window:
     )
 
 
-def _slope(times: np.ndarray, rates: np.ndarray) -> float | None:
+def _slope(times: NDArray[np.float64], rates: NDArray[np.float64]) -> float | None:
     if len(rates) < SLOPE_POINTS or not rates.mean():
         return None
     per_second = float(np.polyfit(times, rates, 1)[0])

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfrunner.analysis.inference import t_interval
 from perfrunner.analysis.model import CONFIDENCE
@@ -104,7 +105,7 @@ class Runs:
     p: float  # that the runs differ so much if all measure one effect
 
 
-def _logs(comparisons: Sequence[Comparison], metric: str) -> list[np.ndarray]:
+def _logs(comparisons: Sequence[Comparison], metric: str) -> list[NDArray[np.float64]]:
     """Return the log ratios of each run's blocks."""
     return [
         np.log(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfrunner.analysis import compare
 from perfrunner.analysis.account import PARTS
@@ -249,16 +250,20 @@ def dose_response(comparison: Comparison) -> DoseResponse:
     return DoseResponse(fault, blocks, float(largest.mean()), slopes, Count(sum(more), len(more)))
 
 
-def _truth(comparison: Comparison, fault: str, variant: str, times: np.ndarray) -> np.ndarray:
+def _truth(
+    comparison: Comparison, fault: str, variant: str, times: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return what a server that is alone would burn per operation, by block, from what it counted."""
     if fault in PER_SECOND:
-        rate: np.ndarray = _summed(comparison, variant, ["injected_ms_per_s"]) / 1000
+        rate: NDArray[np.float64] = _summed(comparison, variant, ["injected_ms_per_s"]) / 1000
         return np.asarray(rate * times)
     return _summed(comparison, variant, ["injected_us_per_op"])
 
 
-def _summed(comparison: Comparison, variant: str, metrics: Iterable[str]) -> np.ndarray:
-    total: np.ndarray = np.sum([comparison.values[variant][name] for name in metrics], axis=0)
+def _summed(comparison: Comparison, variant: str, metrics: Iterable[str]) -> NDArray[np.float64]:
+    total: NDArray[np.float64] = np.sum(
+        [comparison.values[variant][name] for name in metrics], axis=0
+    )
     return total
 
 
@@ -306,7 +311,7 @@ def _holds(effect: Effect, value: float) -> bool:
     return effect.ci95 is not None and effect.ci95[0] <= value <= effect.ci95[1]
 
 
-def _others(logs: np.ndarray, place: int) -> float:
+def _others(logs: NDArray[np.float64], place: int) -> float:
     """Return the mean of all values but one; unknown for a single value."""
     return float(np.exp(np.delete(logs, place).mean())) if len(logs) > 1 else math.nan
 
