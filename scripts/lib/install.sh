@@ -4,7 +4,7 @@
 #     need_packages GROUP...   Debian packages, all at once, with root or sudo; without, prints their names and exits 3
 #     need_python base|dev     the Python packages of requirements/, and this checkout, in .venv
 #
-# Works on Debian 12 and later and on Ubuntu 22.04 and later. No service is started or enabled (lib/no-services).
+# Works on Debian 12 and later and on Ubuntu 24.04 and later. No service is started or enabled (lib/no-services).
 # Functions print to stderr; the scripts that source this use `set -euo pipefail`.
 
 root_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
