@@ -46,7 +46,7 @@ def open_results(out_dir: Path, *, create: bool = False) -> ResultStore:
 def cache_directory(value: Path) -> Path:
     """Return the directory of the build cache. Raises UsageError if `~` means nothing."""
     path = with_home(value)
-    if path.parts[:1] == value.parts[:1] and str(path).startswith("~"):
+    if str(path).startswith("~"):
         # A directory that is called `~` would be made.
         user = path.parts[0][1:]
         why = f"there is no user {user}" if user else "HOME is not set and this user has no name"

@@ -90,7 +90,7 @@ clang_version() {
     echo "${clang#clang-}"
 }
 
-# Not by name only: a package may be known because others replace or provide it.
+# apt also knows names of packages that it cannot install, because others replace or provide them.
 is_offered() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'; }
 
 # installed PACKAGE...: prints those that are.

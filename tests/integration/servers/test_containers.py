@@ -166,9 +166,9 @@ def test_no_container_is_left_by_a_run_that_was_killed(
     driver.finish()
     if number == signal.SIGKILL:
         # podman killed as well, so that nothing passes a signal on to the containers.
-        for line in podman.ran("pgrep", "--full", "podman run .*--name=perfrunner-").split():
-            if str(servers.directory) in Path(f"/proc/{line}/cmdline").read_text():
-                os.kill(int(line), signal.SIGKILL)
+        for pid in podman.ran("pgrep", "--full", "podman run .*--name=perfrunner-").split():
+            if str(servers.directory) in Path(f"/proc/{pid}/cmdline").read_text():
+                os.kill(int(pid), signal.SIGKILL)
         assert len(podman.containers()) == 2
         servers.write({"one": memcached(), "two": memcached("-t", "1")})
         assert servers.measure()[0] == 0
@@ -199,9 +199,9 @@ def test_a_container_that_ends_at_once(
 ):
     servers.write({"one": memcached(), "two": contained(name=name)})
     code, driver = servers.measure()
-    said = driver.stderr()
+    message = driver.stderr()
     assert (code, driver.of("TrialStarted")) == (3, [])
-    assert [text in said for text in messages] == [True] * len(messages), said
+    assert [text in message for text in messages] == [True] * len(messages), message
     assert podman.containers() == []
     servers.assert_nothing_left()
 

@@ -191,7 +191,7 @@ def test_a_key_is_added_under_any_name_and_to_no_file(sshd: Sshd, tmp_path: Path
 def test_a_key_that_cannot_be_added_is_a_warning(
     sshd: Sshd, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As in ssh, which logs in from a read-only home too."""
+    """Log in from a read-only home, as ssh does."""
     (tmp_path / "file").touch()
     known = tmp_path / "file" / "known_hosts"
     spec = sshd.host_spec(tmp_path / "work", known_hosts=str(known), host_keys="accept-new")

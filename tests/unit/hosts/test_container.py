@@ -69,9 +69,9 @@ def run_words(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in container._VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CONTAINERS_STORAGE_CONF", "/etc/mine.conf")
-    name = container.container_name("/work/trial")
+    name = container.container_name("/runs/trial")
     command = ["memcached", "-p", "7", "run", "--name=x"]
-    return container.run_words(name, "sha256:aa", "/work/trial/pid", {"A": "b c"}, command)
+    return container.run_words(name, "sha256:aa", "/runs/trial/pid", {"A": "b c"}, command)
 
 
 def test_the_command_of_a_container(monkeypatch: pytest.MonkeyPatch):
@@ -80,17 +80,17 @@ def test_the_command_of_a_container(monkeypatch: pytest.MonkeyPatch):
     assert words[3:] == [
         "perfrunner-container", "env", "CONTAINERS_STORAGE_CONF=/etc/mine.conf", "podman", "run", "--rm", "--replace",
         name,
-        "--pidfile=/work/trial/pid", "--pull=never", "--network=host", "--log-driver=none", "--env=A=b c",
+        "--pidfile=/runs/trial/pid", "--pull=never", "--network=host", "--log-driver=none", "--env=A=b c",
         '--entrypoint=["memcached"]', "sha256:aa", "-p", "7", "run", "--name=x",
     ]  # fmt: skip
-    assert name == f"--name={container.container_name('/work/trial')}"
-    assert container.container_name("/work/trial") != container.container_name("/work/other")
+    assert name == f"--name={container.container_name('/runs/trial')}"
+    assert container.container_name("/runs/trial") != container.container_name("/runs/other")
 
 
 def test_only_the_container_of_a_command_is_removed(monkeypatch: pytest.MonkeyPatch):
     words, host = run_words(monkeypatch), Recorded()
     container.remove(host, ["taskset", "-c", "1", *words])  # type: ignore[arg-type]
-    name = container.container_name("/work/trial")
+    name = container.container_name("/runs/trial")
     assert host.argv == [
         ["env", "CONTAINERS_STORAGE_CONF=/etc/mine.conf", "podman", "rm", "--force", "--ignore", "--time=0", name]
     ]  # fmt: skip
