@@ -171,7 +171,7 @@ def _blocks_for_power(d: Array, sd: Array, level: Array, n: Sizes) -> Sizes:
 
 
 def _blocks_for_same(margin: Array, change: Array, sd: Array, level: float, n: Sizes) -> Sizes:
-    """Return the number of blocks that show *same* with probability POWER, if the true change is `found`."""
+    """Return the number of blocks that show *same* with probability POWER, if the true change is `change`."""
     room = margin - change
     # Without a change both one-sided tests can fail, so that each has to hold more often.
     chance = np.where(change > 0, POWER, (1 + POWER) / 2)

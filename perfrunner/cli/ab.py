@@ -80,7 +80,7 @@ IF_SAME = ("refuse", "skip", "measure")
     "--blocks",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="Number of blocks (default: 10, or those of --spec).",
+    help="Number of blocks (default: 7 for revisions, 10 for commands, or those of --spec).",
 )
 @click.option(
     "--value-size",

@@ -124,7 +124,7 @@ def _parts(report: Report, width: int, *, every: bool, verbose: bool) -> Iterabl
         yield from _tables(report, _primary_lines(report), width)
         measured = {row.case for row in report.comparison.rows}
         for case in (c for c in report.comparison.cases if c not in measured):
-            yield Text(f"{case}: no valid trial", style="bold")
+            yield Text(f"{case}: no trial that counts", style="bold")
         yield Text(SHORT, style="dim")
     yield from terminal_section(report, FOLDED_LABEL if width < ROOMY else width)
     if verbose:
@@ -180,7 +180,7 @@ def _primary_lines(report: Report) -> list[_Line]:
 def _case(report: Report, case: Case, width: int, *, every: bool) -> Iterable[RenderableType]:
     groups, left_out = selected(report, case, every=every)
     if not groups:
-        yield Text(f"\n{case}: no valid trial", style="bold")
+        yield Text(f"\n{case}: no trial that counts", style="bold")
         return
     n = max((row.summary.n for rows in groups.values() for row in rows), default=0)
     yield Text(f"\n{case} · {n} block{'' if n == 1 else 's'}", style="bold")

@@ -105,7 +105,8 @@ class Limits(Piece):
         " 100%: never discarded",
     )
     max_discarded: Count = Field(
-        default=10, description="blocks of a case that may be repeated after a discarded trial"
+        default=10,
+        description="repetitions that the run may make, over all cases, after discarded or failed trials",
     )
     trial_timeout: PositiveDuration = Field(
         default=600.0, description="for each variant; interleaved, the times of the variants add up"
@@ -115,7 +116,7 @@ class Limits(Piece):
     )
     memory: Size | None = Field(
         default=None,
-        description="memory of all variants of a group; none: the free memory of the engine node",
+        description="memory of all variants of a group; none: 80 % of what the engine node has available",
     )
 
 

@@ -193,18 +193,19 @@ def cpu_parts(variant: VariantTurns, turns: Turns) -> dict[str, float]:
     threads = variant.report.client.threads
     background = float(slices.cpu_ns.sum()) - own
     outside = turns.seconds * 1e9 - wall
-    idle_rate = 0.0
+    idle_rate = None
     if turns.idle_s > 0 and variant.idle_cpu_ns is not None:
         idle_rate = variant.idle_cpu_ns / (turns.idle_s * 1e9)
-    caused = max(0.0, background - idle_rate * max(0.0, outside))
+    caused = max(0.0, background - (idle_rate or 0.0) * max(0.0, outside))
     metrics = {
         "own_cpu_us_per_op": own * us_per_op,
         "foreign_cpu_us_per_op": foreign * us_per_op,
         "waiting_us_per_op": (threads * wall - own - foreign - client) * us_per_op,
         "background_cpu_us_per_op": caused * us_per_op,
         "total_cpu_us_per_op": (own + caused) * us_per_op,
-        "idle_cpu_ms_per_s": 1e3 * idle_rate,
     }
+    if idle_rate is not None:
+        metrics["idle_cpu_ms_per_s"] = 1e3 * idle_rate
     if len(turns.variants) > 1 and outside > 0:
         metrics["background_cpu_ms_per_s"] = 1e3 * background / outside
     return metrics

@@ -63,6 +63,8 @@ packages_of() {
         one_of linux-perf linux-tools-generic
         ;;
     prometheus) echo prometheus ;;
+    # Chroots of other systems.
+    systems) echo mmdebstrap debian-archive-keyring curl util-linux git ;;
     containers) echo buildah podman runc mmdebstrap arch-test ;;
     *) die "no group of packages is called $1" ;;
     esac

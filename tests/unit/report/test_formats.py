@@ -340,7 +340,7 @@ def test_a_case_without_a_single_trial_says_so(make):
         for t in data.trials
     )
     report = build_report(replace(data, trials=trials))
-    assert "append · persistent: no valid trial" in render(report, "terminal")
+    assert "append · persistent: no trial that counts" in render(report, "terminal")
     assert "append · ephemeral · 1 block\n" in render(report, "terminal", verbose=True)
     assert "No valid trial." in render(report, "markdown")
     assert all(max(map(len, line.split("\n"))) <= 72 for line in [render(report, "commit")])

@@ -74,6 +74,7 @@ def test_background_work_is_charged_to_whose_load_caused_it() -> None:
     assert base.metrics["background_cpu_us_per_op"] == pytest.approx(0.5)
     assert base.metrics["total_cpu_us_per_op"] == pytest.approx(2.0)
     assert base.metrics["background_cpu_ms_per_s"] == pytest.approx(2.0 / (100 - 40))
+    assert "idle_cpu_ms_per_s" not in base.metrics, "not measured before the load: not 0"
 
 
 def test_work_that_is_done_without_load_is_charged_once() -> None:
