@@ -93,7 +93,8 @@ clang_version() {
 }
 
 # apt also knows names of packages that it cannot install, because others replace or provide them.
-is_offered() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'; }
+# The whole of the output is read: under pipefail, `grep -q` would end the pipe early, and fail now and then.
+is_offered() { [[ $(LC_ALL=C apt-cache policy "$1" 2>/dev/null) == *$'\n  Candidate: '[^\(]* ]]; }
 
 # installed PACKAGE...: prints those that are.
 installed() { dpkg-query -W -f='${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p' || true; }
