@@ -41,6 +41,16 @@ class OneRun final : public benchmark::BenchmarkReporter {
     std::vector<Run> runs_;
 };
 
+/// Returns why a benchmark has no figures; empty if it has some. The library renamed this in 1.8.
+template <class Run>
+std::string whyNot(const Run& run) {
+    if constexpr (requires { run.error_occurred; }) {
+        return run.error_occurred ? run.error_message : "";
+    } else {
+        return run.skipped == decltype(run.skipped){} ? "" : run.skip_message;
+    }
+}
+
 /// The library's flags can only be set by its command line.
 void setFlag(std::string flag) {
     std::string program = "slices";
@@ -196,8 +206,8 @@ Slice BenchmarkSource::run(const std::string& name, int64_t iterations) {
     OneRun reporter;
     benchmark::RunSpecifiedBenchmarks(&reporter, exactly(fullName(benchmark, iterations)));
     const auto& run = reporter.run(name);
-    if (run.error_occurred) {
-        throw std::runtime_error(name + ": " + run.error_message);
+    if (const std::string why = whyNot(run); !why.empty()) {
+        throw std::runtime_error(name + ": " + why);
     }
     Slice slice{.iterations = run.iterations, .realNs = run.real_accumulated_time * 1e9};
     // Timed manually: the library counts the CPU time of the whole loop, including set-up.

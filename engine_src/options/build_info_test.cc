@@ -26,7 +26,7 @@ TEST(BuildInfo, ReportsEverySwitchWithOneOfItsValues) {
     const auto info = buildInfo();
     ASSERT_EQ(info.size(), table.size() + 1);
     for (size_t i = 0; i < table.size(); ++i) {
-        EXPECT_EQ(info[i].first, table[i].at("name"));
+        EXPECT_EQ(info[i].first, table[i].at("name").get<std::string>());
         EXPECT_TRUE(knows(table[i], info[i].second)) << info[i].first << "=" << info[i].second;
     }
     EXPECT_EQ(info.back().first, "type");

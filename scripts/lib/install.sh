@@ -17,7 +17,7 @@ die() { printf 'error: %s\n' "$*" >&2; exit 3; }
 
 # packages_of GROUP: prints the Debian packages of a group.
 packages_of() {
-    local version
+    local version package
     case $1 in
     engine)
         echo g++ gcc lld make cmake ninja-build pkg-config git ca-certificates libevent-dev libssl-dev librocksdb-dev \
@@ -56,8 +56,11 @@ packages_of() {
     tests)
         packages_of servers
         echo ccache curl valgrind strace
-        # Ubuntu has it as a snap only, which is not installed by a script: the tests of pages are skipped there.
-        if [ -n "$(installed chromium)" ] || is_offered chromium; then echo chromium; fi
+        # Without windows it needs a third of the CPU time. Ubuntu has it as a snap only, which is not installed by a
+        # script: the tests of pages are skipped there.
+        for package in chromium-headless-shell chromium; do
+            if [ -n "$(installed $package)" ] || is_offered $package; then echo $package; break; fi
+        done
         # Login shells, and a user database for an sshd of the tests.
         echo fish tcsh csh zsh libnss-wrapper
         one_of linux-perf linux-tools-generic

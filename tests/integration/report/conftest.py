@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,6 @@ from perfrunner.report import build_report, write_html
 from perfrunner.report.site import write_site
 from perfrunner.results import ResultStore
 
-CHROMIUM = "/usr/bin/chromium"
 PATIENCE_MS = 300_000  # only ends a test that hangs
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
@@ -31,12 +31,13 @@ FLAGS = [
 @pytest.fixture(scope="session")
 def browser():
     """One Chromium for all tests of a worker; each test has a context of its own."""
-    if not Path(CHROMIUM).exists():
+    program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    if program is None:
         pytest.skip("the system's packages have no Chromium")
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS
+            executable_path=program, args=FLAGS, timeout=PATIENCE_MS
         )
         yield chromium
         chromium.close()
