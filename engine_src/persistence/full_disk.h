@@ -25,11 +25,43 @@ class FullDisk final : public rocksdb::EnvWrapper {
         return status;
     }
 
+    rocksdb::Status NewDirectory(const std::string& name,
+                                 std::unique_ptr<rocksdb::Directory>* directory) override {
+        rocksdb::Status status = target()->NewDirectory(name, directory);
+        if (status.ok()) {
+            *directory = std::make_unique<Names>(std::move(*directory), *this);
+        }
+        return status;
+    }
+    rocksdb::Status NewRandomAccessFile(const std::string& name,
+                                        std::unique_ptr<rocksdb::RandomAccessFile>* file,
+                                        const rocksdb::EnvOptions& options) override {
+        return unopenable ? rocksdb::Status::IOError("not opened by the test")
+                          : target()->NewRandomAccessFile(name, file, options);
+    }
+
     std::atomic<bool> full{false};
     std::atomic<bool> broken{false};         ///< every write is an error
     std::atomic<bool> fullForTables{false};  ///< for table files only
+    std::atomic<bool> forgetsNames{false};   ///< directories cannot be synced
+    std::atomic<bool> unopenable{false};     ///< no file can be opened for reading
 
   private:
+    class Names final : public rocksdb::Directory {
+      public:
+        Names(std::unique_ptr<rocksdb::Directory> real, const FullDisk& disk)
+            : real_(std::move(real)), disk_(disk) {}
+        rocksdb::Status Fsync() override {
+            return disk_.forgetsNames ? rocksdb::Status::IOError("not synced by the test")
+                                      : real_->Fsync();
+        }
+        rocksdb::Status Close() override { return real_->Close(); }
+
+      private:
+        std::unique_ptr<rocksdb::Directory> real_;
+        const FullDisk& disk_;
+    };
+
     class File final : public rocksdb::WritableFileWrapper {
       public:
         File(std::unique_ptr<rocksdb::WritableFile> real, const FullDisk& disk, bool isTable)

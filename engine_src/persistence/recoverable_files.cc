@@ -10,6 +10,8 @@
 namespace kv {
 
 using rocksdb::FileOptions;
+using rocksdb::FSDirectory;
+using rocksdb::FSRandomAccessFile;
 using rocksdb::FSWritableFile;
 using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
@@ -62,6 +64,33 @@ class RecoverableFile final : public rocksdb::FSWritableFileOwnerWrapper {
     const std::shared_ptr<Patience> patience_;
 };
 
+class RecoverableDirectory final : public rocksdb::FSDirectoryWrapper {
+  public:
+    RecoverableDirectory(std::unique_ptr<FSDirectory> real, std::shared_ptr<Patience> patience)
+        : FSDirectoryWrapper(std::move(real)), patience_(std::move(patience)) {}
+
+    IOStatus Fsync(const IOOptions& options, IODebugContext* debug) override {
+        return patience_->mark(FSDirectoryWrapper::Fsync(options, debug));
+    }
+    IOStatus FsyncWithDirOptions(const IOOptions& options, IODebugContext* debug,
+                                 const rocksdb::DirFsyncOptions& which) override {
+        return patience_->mark(FSDirectoryWrapper::FsyncWithDirOptions(options, debug, which));
+    }
+
+  private:
+    const std::shared_ptr<Patience> patience_;
+};
+
+/// Wraps what was opened, and marks the error if it was not.
+template <class Recoverable, class File>
+IOStatus wrapped(IOStatus status, std::unique_ptr<File>& file,
+                 const std::shared_ptr<Patience>& patience) {
+    if (status.ok()) {
+        file = std::make_unique<Recoverable>(std::move(file), patience);
+    }
+    return patience->mark(std::move(status));
+}
+
 }  // namespace
 
 class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
@@ -72,17 +101,38 @@ class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
     IOStatus NewWritableFile(const std::string& name, const FileOptions& options,
                              std::unique_ptr<FSWritableFile>* file,
                              IODebugContext* debug) override {
-        return wrapped(target()->NewWritableFile(name, options, file, debug), *file);
+        return wrapped<RecoverableFile>(target()->NewWritableFile(name, options, file, debug),
+                                        *file, patience_);
     }
     IOStatus ReopenWritableFile(const std::string& name, const FileOptions& options,
                                 std::unique_ptr<FSWritableFile>* file,
                                 IODebugContext* debug) override {
-        return wrapped(target()->ReopenWritableFile(name, options, file, debug), *file);
+        return wrapped<RecoverableFile>(target()->ReopenWritableFile(name, options, file, debug),
+                                        *file, patience_);
     }
     IOStatus ReuseWritableFile(const std::string& name, const std::string& old,
                                const FileOptions& options, std::unique_ptr<FSWritableFile>* file,
                                IODebugContext* debug) override {
-        return wrapped(target()->ReuseWritableFile(name, old, options, file, debug), *file);
+        return wrapped<RecoverableFile>(
+                target()->ReuseWritableFile(name, old, options, file, debug), *file, patience_);
+    }
+    IOStatus NewRandomAccessFile(const std::string& name, const FileOptions& options,
+                                 std::unique_ptr<FSRandomAccessFile>* file,
+                                 IODebugContext* debug) override {
+        // Errors of reading stay final: a file that is damaged or gone does not come back, and a
+        // compaction that tried again without end would block writes instead of refusing
+        // them.
+        IOStatus status = target()->NewRandomAccessFile(name, options, file, debug);
+        return status.IsPathNotFound() ? status : patience_->mark(std::move(status));
+    }
+    IOStatus NewDirectory(const std::string& name, const IOOptions& options,
+                          std::unique_ptr<FSDirectory>* directory, IODebugContext* debug) override {
+        return wrapped<RecoverableDirectory>(
+                target()->NewDirectory(name, options, directory, debug), *directory, patience_);
+    }
+    IOStatus RenameFile(const std::string& from, const std::string& to, const IOOptions& options,
+                        IODebugContext* debug) override {
+        return patience_->mark(target()->RenameFile(from, to, options, debug));
     }
 
     bool giveUp() {
@@ -91,13 +141,6 @@ class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
     }
 
   private:
-    IOStatus wrapped(IOStatus status, std::unique_ptr<FSWritableFile>& file) {
-        if (status.ok()) {
-            file = std::make_unique<RecoverableFile>(std::move(file), patience_);
-        }
-        return patience_->mark(std::move(status));
-    }
-
     const std::shared_ptr<Patience> patience_{std::make_shared<Patience>()};
 };
 

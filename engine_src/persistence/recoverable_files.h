@@ -1,9 +1,11 @@
-// RecoverableFiles: files whose write errors RocksDB tries to recover from.
+// RecoverableFiles: files whose errors RocksDB tries to recover from.
 //
-// By itself it treats a failed write of its log as final: after one EIO, although it may be
-// temporary (a network disk, a controller's reset), every later write is refused until the process
-// is restarted, and everything that waits in memory is lost with it. An error that the files call
-// retryable makes it write its memory to new files, every second until that succeeds.
+// By itself it treats a failed write of its log as final, and so an error of a flush or a
+// compaction: a file that cannot be opened, a directory that cannot be synced. After one
+// EIO or EMFILE, although it may be temporary (a network disk, a controller's reset, too many
+// connections), every later write is refused until the process is restarted, and everything that
+// waits in memory is lost with it. An error that the files call retryable makes it write its memory
+// to new files, every second until that succeeds.
 #pragma once
 
 #include <memory>

@@ -61,6 +61,25 @@ TEST_F(RocksStoreDiskTest, WriteErrorsPassWithTheirCause) {
     EXPECT_EQ(scan(vbid), (Docs{{1, "before"}, {2, "k2"}, {3, "k3"}, {4, "k4"}}));
 }
 
+TEST_F(RocksStoreDiskTest, ErrorsOfOtherCallsThanWritesPassWithTheirCause) {
+    const Vbid vbid{1};
+    uint64_t seqno = 0;
+    for (auto* fault : {&disk_.forgetsNames, &disk_.unopenable}) {
+        ++seqno;
+        ASSERT_TRUE(store(vbid, {item(vbid, "k" + std::to_string(seqno), seqno)}, seqno));
+        *fault = true;
+        EXPECT_FALSE(store_->emptyLog());
+        *fault = false;
+        ++seqno;
+        EXPECT_TRUE(storesInTime(vbid, item(vbid, "k" + std::to_string(seqno), seqno)));
+        while (!store_->emptyLog()) {  // RocksDB may still be writing what waited
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+    }
+    open();
+    EXPECT_EQ(scan(vbid).size(), seqno);
+}
+
 TEST_F(RocksStoreDiskTest, ADiskThatIsFullInTheBackgroundLosesNothing) {
     const Vbid vbid{1};
     disk_.fullForTables = true;  // the log has room; flushes from memory have none
