@@ -89,7 +89,7 @@ class Bucket : private MutationSink {
     /// As store(), for a value that already is a Blob (created under a guard of this bucket).
     OpResult store(Vbid vbid, std::string_view key, StoreMode mode, BlobPtr value,
                    const StoreArgs& args, const OpTime& now);
-    /// TooBig if the joined value has more than `mostBytes`.
+    /// TooBig if the joined value has more than `mostBytes`. Also sets its size (number).
     OpResult concat(Vbid vbid, std::string_view key, Concat where, std::string_view value, Cas cas,
                     const OpTime& now, size_t mostBytes = SIZE_MAX);
     /// Also sets `number`.

@@ -105,7 +105,7 @@ struct OpResult {
     Cas cas{};
     Seqno seqno{};       ///< of the mutation, or of the document that was read
     VbUuid vbuuid{};     ///< mutations: with seqno the mutation token
-    uint64_t number{0};  ///< arithmetic: the new value; reading: revSeqno
+    uint64_t number{0};  ///< arithmetic: the new value; reading: revSeqno; concat: bytes copied
     BlobPtr value;       ///< shared, not copied; drop it under a BucketMemoryGuard of the bucket
 
     [[nodiscard]] bool ok() const { return status == OpStatus::Ok; }

@@ -331,15 +331,18 @@ OpResult VBucket::concat(std::string_view key, Concat where, std::string_view va
     if (const auto refused = refuse(*present, cas, now)) {
         return failed(*refused);
     }
+    const size_t copied = old.size() + value.size();
     BlobPtr joined = where == Concat::Append ? Blob::create(old, value) : Blob::create(value, old);
     // Joined pieces are not known to be JSON.
     const auto datatype = static_cast<uint8_t>(present->datatype() & ~kJson);
-    return done(commit(guard, present, key,
-                       {.flags = present->flags(),
-                        .exptime = present->exptime(),
-                        .datatype = datatype,
-                        .value = std::move(joined)},
-                       notice, now));
+    OpResult result = done(commit(guard, present, key,
+                                  {.flags = present->flags(),
+                                   .exptime = present->exptime(),
+                                   .datatype = datatype,
+                                   .value = std::move(joined)},
+                                  notice, now));
+    result.number = copied;
+    return result;
 }
 
 OpResult VBucket::arithmetic(std::string_view key, const ArithmeticArgs& args, const OpTime& now) {

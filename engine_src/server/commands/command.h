@@ -43,6 +43,7 @@ struct CommandContext {
     FrameOptions options{};   ///< of the current request
     BlobPtr* value{nullptr};  ///< set if the value came in its own Blob; a handler may take it
     PrefixStats* prefixes{server.prefixes.ifOn()};  ///< nullptr: traffic is not counted by prefix
+    size_t copied{0};  ///< bytes of stored values that the requests of this turn have copied
 };
 
 using Handler = After (*)(CommandContext&, const protocol::FrameView&);

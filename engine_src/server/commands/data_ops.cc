@@ -219,10 +219,11 @@ After concat(CommandContext& context, const FrameView& request) {
                                                                                : Concat::Prepend;
     const size_t mostBytes =
             context.session.couchbase() ? SIZE_MAX : size_t{protocol::kMaxMemcachedValue};
-    replyMutation(context, request,
-                  context.server.bucket.concat(targetOf(context, request), request.keyText(), where,
-                                               request.valueText(), Cas{request.header.cas},
-                                               context.now, mostBytes));
+    const auto result = context.server.bucket.concat(
+            targetOf(context, request), request.keyText(), where, request.valueText(),
+            Cas{request.header.cas}, context.now, mostBytes);
+    context.copied += result.number;
+    replyMutation(context, request, result);
     return After::Continue;
 }
 

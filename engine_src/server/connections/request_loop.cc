@@ -93,8 +93,9 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
             progress.stop = refuseStream(context, parsed);
             return progress;
         }
-        if (done == budget.requests || context.out.size() >= budget.outputBytes) {
-            progress.stop = done == budget.requests ? Stop::TurnOver : Stop::OutputFull;
+        const bool over = done == budget.requests || context.copied >= budget.copiedBytes;
+        if (over || context.out.size() >= budget.outputBytes) {
+            progress.stop = over ? Stop::TurnOver : Stop::OutputFull;
             return progress;
         }
         const Magic magic = parsed.frame.header.magic;

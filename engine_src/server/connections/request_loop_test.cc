@@ -112,6 +112,31 @@ TEST(RequestLoop, BudgetsEndATurnAndLoseNothing) {
     expectConversation(all);
 }
 
+TEST(RequestLoop, AppendsToALargeValueEndATurn) {
+    Bench bench;
+    bench.becomeCouchbase();
+    bench.feed(setBytes("large", std::string(3 << 20, 'v')));
+    std::string appends;
+    for (int i = 0; i < 10; ++i) {
+        appends += Frame{.opcode = i % 2 == 0 ? Opcode::kAppend : Opcode::kPrepend,
+                         .key = "large",
+                         .value = "+"}
+                           .bytes();
+    }
+    bench.answers();
+    auto progress = bench.feed(appends);
+    EXPECT_EQ(progress.stop, Stop::TurnOver);
+    EXPECT_EQ(bench.answers().size(), 2U) << "each copies 3 MiB, and a turn 4 MiB and one value";
+    int turns = 1;
+    for (; progress.stop == Stop::TurnOver; ++turns) {
+        progress = bench.feed({});
+    }
+    EXPECT_EQ(turns, 5);
+    EXPECT_EQ(bench.answers().size(), 8U);
+    EXPECT_EQ(bench.ask({.opcode = Opcode::kGet, .key = "large"}).value.size(),
+              (size_t{3} << 20) + 10);
+}
+
 TEST(RequestLoop, AnotherProtocolClosesTheConnection) {
     for (const char* text : {"GET / HTTP/1.1\r\n", "get a\r\n", "\xff\xff"}) {
         Bench bench;
