@@ -50,6 +50,7 @@ Server::Server(Listener listener, Bucket& bucket, const UserStore* users,
     context_.statCollector = &statCollector_;
     context_.bucketJobs = &bucketJobs_;
     context_.storeReads = &storeReads_;
+    context_.keyLists = &keyLists_;
     stopEvent_.reset(event_new(base_.get(), stopFd_.get(), EV_READ | EV_PERSIST, onStop, this));
     event_add(stopEvent_.get(), nullptr);
     for (size_t i = 0; i < options.threads; ++i) {
@@ -95,6 +96,7 @@ void Server::stop() {
     // STAT groups read.
     bucketJobs_.stop();
     storeReads_.stop();
+    keyLists_.stop();
     statCollector_.stop();
 }
 

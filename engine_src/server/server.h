@@ -69,6 +69,7 @@ class Server {
     StatCollector statCollector_{context_};
     JobThread bucketJobs_{"bucket_jobs"};
     JobThread storeReads_{"store_reads"};
+    JobThread keyLists_{"key_lists"};  ///< any reader may ask for them, so no other job waits there
     EventBasePtr base_;
     Fd stopFd_;
     EventPtr stopEvent_;

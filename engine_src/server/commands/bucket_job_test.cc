@@ -88,6 +88,28 @@ TEST_F(BucketJobTest, ConnectionsAreServedWhileTheKeysOfAVBucketAreListed) {
     EXPECT_TRUE(answers[1].value.empty());
 }
 
+TEST_F(BucketJobTest, ListsOfKeysKeepNoAdministratorWaiting) {
+    const Vbid listed{0};
+    const Vbid doomed{1};
+    bucket_->setVBucketState(doomed, VbState::Dead, OpTime::now());
+    auto held = holdUp();
+    const auto request =
+            Frame{.opcode = Opcode::kGetKeys, .key = "a", .vbucket = listed.get()}.bytes();
+    std::vector<Client> readers;
+    for (int i = 0; i < 4; ++i) {
+        readers.push_back(connect());
+        readers.back().send(request);
+    }
+    ASSERT_TRUE(hasRead(readers.size() * request.size()));
+    auto administrator = connect();
+    administrator.send(Frame{.opcode = Opcode::kDelVBucket, .vbucket = doomed.get()}.bytes());
+    EXPECT_EQ(administrator.receive(1).at(0).status, Status::kSuccess);
+    held.reset();
+    for (auto& reader : readers) {
+        EXPECT_EQ(reader.receive(1).size(), 1U);
+    }
+}
+
 TEST_F(BucketJobTest, ThePipelineBehindItIsRunAfterwards) {
     auto client = connect();
     const std::string key = otherKey();

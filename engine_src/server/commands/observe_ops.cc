@@ -269,10 +269,11 @@ After getKeys(CommandContext& context, const FrameView& request) {
         return After::Continue;
     }
     const NonBucketGuard nobody;
-    const auto done = runBucketJob(context, [vbucket, from = std::string(request.keyText()), limit,
-                                             now = context.now.seconds](BucketJob::Result& result) {
+    auto find = [vbucket, from = std::string(request.keyText()), limit,
+                 now = context.now.seconds](BucketJob::Result& result) {
         return findKeys(*vbucket, from, limit, now, result.value);
-    });
+    };
+    const auto done = runBucketJob(context, context.server.keyLists, std::move(find));
     if (!done) {
         return After::AgainLater;
     }
