@@ -1,14 +1,18 @@
 #include "server/connections/buffer_ledger.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kv::server {
 
-std::vector<BufferLedger::Holder> BufferLedger::update(const Holder& holder, size_t bytes,
-                                                       size_t limit) {
+std::vector<BufferLedger::Holder> BufferLedger::update(const Holder& holder, std::string_view user,
+                                                       size_t bytes, size_t limit) {
     const std::lock_guard lock(mutex_);
-    Holding& holding =
-            holdings_.try_emplace(holder.id, Holding{holder.thread, 0, false}).first->second;
+    Holding& holding = holdings_[holder.id];
+    holding.thread = holder.thread;
+    if (holding.user != user) {
+        holding.user = user;
+    }
     const bool grew = bytes > holding.bytes;
     // Wraps when the holding shrank.
     held_.fetch_add(bytes - holding.bytes, std::memory_order_relaxed);
@@ -16,16 +20,26 @@ std::vector<BufferLedger::Holder> BufferLedger::update(const Holder& holder, siz
     holding.bytes = bytes;
     std::vector<Holder> doomed;
     while (grew && held() - leavingBytes_ > limit) {
-        const auto largest =
-                std::max_element(holdings_.begin(), holdings_.end(), [](auto& left, auto& right) {
-                    return (left.second.leaving ? 0 : left.second.bytes) <
-                           (right.second.leaving ? 0 : right.second.bytes);
-                });
-        doomed.push_back({largest->second.thread, largest->first});  // may fail, so it comes first
-        largest->second.leaving = true;
-        leavingBytes_ += largest->second.bytes;
+        const auto next = largest();
+        doomed.push_back({next->second.thread, next->first});  // may fail, so it comes first
+        next->second.leaving = true;
+        leavingBytes_ += next->second.bytes;
     }
     return doomed;
+}
+
+BufferLedger::Holdings::iterator BufferLedger::largest() {
+    std::unordered_map<std::string_view, size_t> sums;
+    for (const auto& [id, holding] : holdings_) {
+        sums[holding.user] += holding.leaving ? 0 : holding.bytes;
+    }
+    const auto rank = [&sums](const Holding& holding) {
+        return holding.leaving ? std::pair<size_t, size_t>{}
+                               : std::pair{sums[holding.user], holding.bytes};
+    };
+    return std::max_element(holdings_.begin(), holdings_.end(), [&rank](auto& left, auto& right) {
+        return rank(left.second) < rank(right.second);
+    });
 }
 
 void BufferLedger::stays(uint64_t id) {

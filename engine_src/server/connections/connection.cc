@@ -406,8 +406,8 @@ bool Connection::accountBuffers() {
     accounted_ = held;
     auto& server = thread_.server();
     bool mine = false;
-    for (const auto& doomed :
-         server.buffers.update({&thread_, id()}, held, server.settings.maxBufferedBytes)) {
+    for (const auto& doomed : server.buffers.update({&thread_, id()}, session_.user(), held,
+                                                    server.settings.maxBufferedBytes)) {
         if (doomed.id == id()) {
             mine = true;
         } else {
