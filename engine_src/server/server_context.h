@@ -67,6 +67,8 @@ struct ServerContext {
     std::atomic<uint64_t> acceptedConnections{0};
     std::atomic<uint64_t> rejectedConnections{0};
     BufferLedger buffers{};  ///< partial requests and unsent answers of all connections
+    /// Bytes of the bucket's values that are part of unsent answers of all connections.
+    std::atomic<size_t> unsentValues{0};
 };
 
 }  // namespace kv::server

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "server/connections/front_end_thread.h"
 
@@ -46,6 +47,7 @@ Connection::Connection(FrontEndThread& thread, Fd socket, ConnectionSlot slot, u
 Connection::~Connection() {
     session_.disconnectWaker();
     thread_.server().buffers.remove(id());
+    thread_.server().unsentValues.fetch_sub(pinned_, std::memory_order_relaxed);
 }
 
 void Connection::onReadable(int, short, void* self) {
@@ -398,7 +400,25 @@ size_t Connection::unsentLimit() const {
                    : std::min(settings.maxUnsentBytes, settings.maxBeforeLoginBytes);
 }
 
+void Connection::accountPinned() {
+    if (output_.pinned() == pinned_) [[likely]] {
+        return;
+    }
+    auto& server = thread_.server();
+    const auto record = [&] {
+        // Wraps when it has become less.
+        const size_t change = output_.pinned() - std::exchange(pinned_, output_.pinned());
+        return server.unsentValues.fetch_add(change, std::memory_order_relaxed) + change;
+    };
+    const bool grew = output_.pinned() > pinned_;
+    if (record() > server.bucket.staleBudget().most() && grew) {
+        output_.copyShared();
+        record();
+    }
+}
+
 bool Connection::accountBuffers() {
+    accountPinned();
     const size_t held = pendingInput_.held() + output_.held();
     if (held == accounted_) {
         return true;

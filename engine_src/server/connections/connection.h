@@ -114,6 +114,10 @@ class Connection {
     /// Updates ServerContext::buffers. If all connections together hold too much, the largest are
     /// closed. Returns false if this one was closed.
     bool accountBuffers();
+    /// Updates ServerContext::unsentValues. If unsent answers pin too much of the bucket, those of
+    /// this connection are copied: otherwise clients that do not read would keep old versions, and
+    /// the bucket would have no room for new ones.
+    void accountPinned();
     /// Returns the size of unsent answers at which the client is no longer served.
     [[nodiscard]] size_t unsentLimit() const;
     /// Returns why the connection has to be closed now; empty if it need not be.
@@ -127,6 +131,7 @@ class Connection {
     PendingInput pendingInput_;
     Output output_;        ///< answers that the socket has not taken
     size_t accounted_{0};  ///< bytes of pendingInput_ and output_ counted in the ledger
+    size_t pinned_{0};     ///< bytes of output_ counted in ServerContext::unsentValues
     State state_{State::Reading};
     bool queued_{false};  ///< is in the thread's list, whatever its state is by now
     Clock::time_point unauthenticatedSince_{

@@ -186,5 +186,45 @@ TEST_F(ServerTest, ALargeValueIsSentAsReadEvenIfTheDocumentChanges) {
             << "nobody holds the old value any more";
 }
 
+TEST_F(ServerTest, ClientsThatDoNotReadKeepFewOldVersions) {
+    start();
+    constexpr size_t kSize = 1 << 20;
+    constexpr size_t kDocuments = 3;
+    auto writer = connect();
+    const auto overwrite = [&](char letter) {
+        std::string sets;
+        for (size_t i = 0; i < kDocuments; ++i) {
+            sets += setBytes("k" + std::to_string(i), std::string(kSize - 100, letter));
+        }
+        writer.send(sets);
+        EXPECT_EQ(writer.receive(kDocuments).size(), kDocuments);
+    };
+    overwrite('a');
+    const size_t before = bucket_->memory().precise();
+    std::vector<Client> readers;
+    std::string gets;
+    for (size_t i = 0; i < 6; ++i) {
+        gets += getBytes("k" + std::to_string(i % kDocuments));
+    }
+    for (char letter = 'a'; letter < 'a' + 16; ++letter) {
+        overwrite(letter);
+        const size_t held = context().buffers.held();
+        readers.push_back(connect(4096));
+        readers.back().send(gets);
+        ASSERT_TRUE(eventually([&] { return context().buffers.held() > held; }));
+    }
+    overwrite('z');
+    const size_t most = bucket_->memory().quota() / 20;
+    EXPECT_LT(bucket_->memory().precise(), before + most + (1 << 20));
+    EXPECT_LE(context().unsentValues.load(), most);
+    for (size_t number = 0; number < readers.size(); ++number) {
+        const auto answers = readers[number].receive(3);
+        ASSERT_EQ(answers.size(), 3U);
+        EXPECT_TRUE(answers[2].value == std::string(kSize - 100, static_cast<char>('a' + number)));
+    }
+    readers.clear();
+    EXPECT_TRUE(eventually([this] { return context().unsentValues.load() == 0; }));
+}
+
 }  // namespace
 }  // namespace kv::server

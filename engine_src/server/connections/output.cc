@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace kv::server {
 
@@ -31,6 +32,19 @@ void Output::share(BlobPtr value, BucketMemory& owner) {
     const size_t size = value.view().size();
     shared_.emplace_back(appended(), std::move(value), owner);
     sharedBytes_ += size;
+    pinnedBytes_ += size;
+}
+
+void Output::copyShared() {
+    ByteBuffer all;
+    all.reserve(size());
+    std::vector<iovec> pieces(2 * shared_.size() + 1);
+    pieces.resize(gather(pieces));
+    for (const iovec& piece : pieces) {
+        all.append({static_cast<const uint8_t*>(piece.iov_base), piece.iov_len});
+    }
+    clear();
+    bytes_ = std::move(all);
 }
 
 void Output::take(Output& other) {
@@ -41,9 +55,9 @@ void Output::take(Output& other) {
         for (Shared& value : other.shared_) {
             shared_.push_back(std::move(value).moved(before));
         }
-        sharedBytes_ += other.sharedBytes_;
+        sharedBytes_ += std::exchange(other.sharedBytes_, 0);
+        pinnedBytes_ += std::exchange(other.pinnedBytes_, 0);
         other.shared_.clear();
-        other.sharedBytes_ = 0;
     }
     bytes_.append(other.bytes_.view());
     other.clear();
@@ -95,6 +109,7 @@ void Output::consume(size_t count) {
         sharedBytes_ -= taken;
         count -= taken;
         if (gone->rest().empty()) {
+            pinnedBytes_ -= gone->size();
             ++gone;
         }
     }
@@ -109,6 +124,7 @@ void Output::clear() {
     shared_.clear();
     consumed_ = 0;
     sharedBytes_ = 0;
+    pinnedBytes_ = 0;
 }
 
 }  // namespace kv::server

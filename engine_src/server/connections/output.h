@@ -24,7 +24,12 @@ class Output {
     [[nodiscard]] size_t size() const { return bytes_.size() + sharedBytes_; }
     [[nodiscard]] bool empty() const { return bytes_.empty() && shared_.empty(); }
     /// Bytes of memory that are held, including shared values.
-    [[nodiscard]] size_t held() const { return bytes_.capacity() + sharedBytes_; }
+    [[nodiscard]] size_t held() const { return bytes_.capacity() + pinnedBytes_; }
+    /// Bytes of shared values. A value counts as a whole until its last byte is consumed.
+    [[nodiscard]] size_t pinned() const { return pinnedBytes_; }
+    /// Replaces shared values by copies of their unsent bytes, so that the bucket can free old
+    /// versions. Throws std::bad_alloc, without any change.
+    void copyShared();
 
     /// Returns room for `count` bytes behind the content, valid until the next call. Throws
     /// std::bad_alloc.
@@ -61,6 +66,7 @@ class Output {
 
         [[nodiscard]] size_t behind() const { return behind_; }
         [[nodiscard]] std::string_view rest() const { return value_.view().substr(sent_); }
+        [[nodiscard]] size_t size() const { return value_.view().size(); }
         void consume(size_t count) { sent_ += count; }
         /// Returns the value for another Output.
         Shared moved(size_t by) && {
@@ -82,8 +88,9 @@ class Output {
 
     ByteBuffer bytes_;
     std::vector<Shared> shared_;
-    size_t consumed_{0};  ///< bytes consumed since the content was last empty
-    size_t sharedBytes_{0};
+    size_t consumed_{0};     ///< bytes consumed since the content was last empty
+    size_t sharedBytes_{0};  ///< unsent bytes of shared values
+    size_t pinnedBytes_{0};
 };
 
 }  // namespace kv::server

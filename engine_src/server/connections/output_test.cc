@@ -56,6 +56,31 @@ TEST_F(OutputTest, ASharedValueLivesUntilItIsSent) {
     EXPECT_EQ(memory_.precise(), 0);
 }
 
+TEST_F(OutputTest, AValueThatIsNearlySentIsHeldAsAWhole) {
+    share(output_, std::string(100'000, 'x'));
+    output_.consume(99'999);
+    EXPECT_EQ(output_.pinned(), 100'000U);
+    EXPECT_GE(output_.held(), 100'000U);
+    output_.consume(1);
+    EXPECT_EQ(output_.pinned(), 0U);
+}
+
+TEST_F(OutputTest, CopiesFreeTheSharedValues) {
+    append(output_, "head ");
+    share(output_, "value");
+    share(output_, std::string(100'000, 'x'));
+    append(output_, " tail");
+    output_.consume(7);
+    const std::string before = content(output_);
+    output_.copyShared();
+    EXPECT_EQ(content(output_), before);
+    EXPECT_EQ(output_.size(), before.size());
+    EXPECT_EQ(output_.pinned(), 0U);
+    EXPECT_EQ(memory_.precise(), 0);
+    share(output_, " again");
+    EXPECT_EQ(content(output_), before + " again");
+}
+
 TEST_F(OutputTest, TheUnsentRestIsKept) {
     std::mt19937 random(7);
     for (int round = 0; round < 300; ++round) {
@@ -80,6 +105,10 @@ TEST_F(OutputTest, TheUnsentRestIsKept) {
             ASSERT_TRUE(fresh.empty());
             ASSERT_EQ(content(kept), expected);
             ASSERT_EQ(kept.size(), expected.size());
+            if (random() % 8 == 0) {
+                kept.copyShared();
+                ASSERT_EQ(content(kept), expected);
+            }
             const size_t later = expected.empty() ? 0 : random() % (expected.size() + 1);
             kept.consume(later);
             expected.erase(0, later);
