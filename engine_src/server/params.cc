@@ -131,7 +131,10 @@ std::vector<Param> makeTable() {
     const auto whole = [](E& params) -> E& { return params; };
     return {
             integer("max_connections", &E::server, &S::maxConnections, 1, 1'000'000,
-                    "connections served at a time; more are closed at once"),
+                    "connections served at a time, not counting administrators; more are closed "
+                    "at once"),
+            integer("reserved_connections", &E::server, &S::reservedConnections, 0, 10'000,
+                    "further connections, for administrators and logins"),
             integer("read_buffer_kb", &E::server, &S::readBufferBytes, 4, 16'384,
                     "bytes (KiB) read from a connection at a time", 1024),
             integer("max_requests_per_turn", &E::server, &S::maxRequestsPerTurn, 1, 1'000'000,

@@ -107,10 +107,21 @@ void Server::onStop(int, short, void* self) {
 void Server::hand(Fd socket, const auth::TlsContext* tls) {
     context_.acceptedConnections.fetch_add(1, std::memory_order_relaxed);
     ConnectionSlot slot(context_.connections);
-    const bool crowded =
-            context_.connections.load(std::memory_order_relaxed) > context_.settings.maxConnections;
+    const uint32_t taken = context_.connections.load(std::memory_order_relaxed);
+    const auto& settings = context_.settings;
+    const uint32_t reserve = context_.users != nullptr ? settings.reservedConnections : 0;
+    const Crowd crowd = taken > settings.maxConnections + reserve ? Crowd::Full
+                        : taken > settings.maxConnections         ? Crowd::ReserveOnly
+                                                                  : Crowd::None;
     const uint64_t id = nextConnection_++;
-    threads_[id % threads_.size()]->adopt(std::move(socket), std::move(slot), id, crowded, tls);
+    size_t chosen = id % threads_.size();
+    if (crowd != Crowd::None) {
+        // Only a thread itself can close its connections.
+        for (size_t i = 0; i < threads_.size() && threads_[chosen]->unauthenticated() == 0; ++i) {
+            chosen = (chosen + 1) % threads_.size();
+        }
+    }
+    threads_[chosen]->adopt(std::move(socket), std::move(slot), id, crowd, tls);
 }
 
 }  // namespace kv::server

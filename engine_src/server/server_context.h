@@ -64,6 +64,7 @@ struct ServerContext {
     LoginBrake loginBrake{settings.failedLoginsPerMinute};  ///< any thread
 
     std::atomic<uint32_t> connections{0};
+    std::atomic<uint32_t> userConnections{0};  ///< of users who are not administrators
     std::atomic<uint64_t> acceptedConnections{0};
     std::atomic<uint64_t> rejectedConnections{0};
     BufferLedger buffers{};  ///< partial requests and unsent answers of all connections

@@ -7,7 +7,12 @@
 namespace kv::server {
 
 struct ServerSettings {
-    uint32_t maxConnections{10000};     ///< further ones are accepted and closed at once
+    /// Connections of all users but administrators; with as many, others make room or are closed
+    /// at once.
+    uint32_t maxConnections{10000};
+    /// Further connections, for administrators and for those that have yet to log in. Only if there
+    /// are users.
+    uint32_t reservedConnections{32};
     size_t readBufferBytes{64 << 10};   ///< one read() of a connection, per wake-up
     uint32_t maxRequestsPerTurn{2048};  ///< then other connections are served first
     size_t maxUnsentBytes{

@@ -109,6 +109,28 @@ After loginFailed(CommandContext& context, const FrameView& request) {
                                                                : After::Penalty;
 }
 
+/// Users may not take the last connections: otherwise one of them could keep administrators out.
+After loginSucceeded(CommandContext& context, const FrameView& request, std::string_view message) {
+    auto& server = context.server;
+    auto& login = context.session.login();
+    const std::string user = login->user();
+    login.reset();
+    const Role role = server.users->role(user);
+    std::optional<ConnectionSlot> place;
+    if (role != Role::Admin) {
+        context.session.leave();
+        place.emplace(server.userConnections);
+        if (server.userConnections.load() > server.settings.maxConnections) {
+            server.rejectedConnections.fetch_add(1, std::memory_order_relaxed);
+            replyError(context, request, Status::kEtmpfail, "Too many connections");
+            return After::CloseFlushed;
+        }
+    }
+    context.session.loggedIn(user, role, std::move(place));
+    replyText(context, request, message.empty() ? std::string_view("Authenticated") : message);
+    return After::Continue;
+}
+
 After answerLogin(CommandContext& context, const FrameView& request, const SaslAnswer& answer) {
     auto& login = context.session.login();
     if (answer.status != SaslStatus::Continue &&
@@ -125,11 +147,7 @@ After answerLogin(CommandContext& context, const FrameView& request, const SaslA
             replyText(context, request, answer.message, Status::kAuthContinue);
             return After::Continue;
         case SaslStatus::Success:
-            context.session.loggedIn(login->user(), context.server.users->role(login->user()));
-            login.reset();
-            replyText(context, request,
-                      answer.message.empty() ? std::string_view("Authenticated") : answer.message);
-            return After::Continue;
+            return loginSucceeded(context, request, answer.message);
         case SaslStatus::Failure:
             break;
     }

@@ -11,6 +11,7 @@
 // Its activity at any time is its ConnectionState; connection_state.h has the diagram.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -57,6 +58,8 @@ class Connection {
 
     [[nodiscard]] uint64_t id() const { return session_.id(); }
     [[nodiscard]] bool isUnauthenticated() const { return !session_.authenticated(); }
+    /// Counts this connection in `count` until it logs in or ends.
+    void countAsUnauthenticated(std::atomic<uint32_t>& count) { session_.awaitLogin(count); }
 
   private:
     using State = ConnectionState;

@@ -97,14 +97,15 @@ void FrontEndThread::post(std::function<void()> task) {
     [[maybe_unused]] const auto written = ::write(wakeFd_.get(), &increment, sizeof increment);
 }
 
-void FrontEndThread::adopt(Fd socket, ConnectionSlot slot, uint64_t id, bool crowded,
+void FrontEndThread::adopt(Fd socket, ConnectionSlot slot, uint64_t id, Crowd crowd,
                            const auth::TlsContext* tls) {
     // std::function must be copyable, and a socket has one owner.
     auto shared =
             std::make_shared<std::pair<Fd, ConnectionSlot>>(std::move(socket), std::move(slot));
-    post([this, shared, id, crowded, tls] {
+    post([this, shared, id, crowd, tls] {
         auto& [fd, mine] = *shared;
-        if (crowded && !closeOldestUnauthenticated()) {
+        const bool madeRoom = crowd != Crowd::None && closeOldestUnauthenticated();
+        if (crowd == Crowd::Full && !madeRoom) {
             server_.rejectedConnections.fetch_add(1, std::memory_order_relaxed);
             return;
         }
@@ -113,6 +114,7 @@ void FrontEndThread::adopt(Fd socket, ConnectionSlot slot, uint64_t id, bool cro
                     std::make_unique<Connection>(*this, std::move(fd), std::move(mine), id, tls);
             if (made->isUnauthenticated()) {
                 unauthenticated_.push_back(id);
+                made->countAsUnauthenticated(unauthenticatedCount_);
             }
             connections_.emplace(id, std::move(made));
         } catch (const std::exception& error) {

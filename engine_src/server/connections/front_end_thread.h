@@ -3,6 +3,7 @@
 // post() and adopt() may be called from any thread; everything else runs on the loop's own thread.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -21,6 +22,9 @@
 
 namespace kv::server {
 
+/// How many connections there are, compared with those allowed.
+enum class Crowd : uint8_t { None, ReserveOnly, Full };
+
 class FrontEndThread {
   public:
     FrontEndThread(ServerContext& server, size_t index);
@@ -35,11 +39,15 @@ class FrontEndThread {
 
     /// Runs `task` soon on the loop's thread. After stop() the task is dropped.
     void post(std::function<void()> task);
-    /// Takes over a connected, non-blocking socket. Later sockets have greater ids. `crowded` means
-    /// that there are more connections than allowed: then this thread closes the connection that
-    /// has waited longest without a login, or the new one if there is none.
-    void adopt(Fd socket, ConnectionSlot slot, uint64_t id, bool crowded,
+    /// Takes over a connected, non-blocking socket. Later sockets have greater ids. If there are
+    /// more connections than allowed, this thread closes the connection that has waited longest
+    /// without a login, or if there is none and the reserve is used up, the new one.
+    void adopt(Fd socket, ConnectionSlot slot, uint64_t id, Crowd crowd,
                const auth::TlsContext* tls);
+    /// Number of connections that have yet to log in. Any thread.
+    [[nodiscard]] uint32_t unauthenticated() const {
+        return unauthenticatedCount_.load(std::memory_order_relaxed);
+    }
 
     // --- for connections
     ServerContext& server() { return server_; }
@@ -96,6 +104,7 @@ class FrontEndThread {
     EventPtr sweepEvent_;
     std::vector<uint8_t> readBuffer_;
     Output output_;  ///< answers of the current wake-up; empty between wake-ups
+    std::atomic<uint32_t> unauthenticatedCount_{0};
     std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
     /// Ascending ids; the next sweep drops those that have logged in or are gone.
     std::deque<uint64_t> unauthenticated_;

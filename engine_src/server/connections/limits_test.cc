@@ -159,9 +159,67 @@ TEST_F(ServerTest, MoreConnectionsThanAllowedAreClosedAndCounted) {
     EXPECT_EQ(three.receive(1).size(), 1U);
 }
 
+/// Logs in by PLAIN, and returns the status of the answer.
+Status logIn(Client& client, const std::string& user) {
+    using namespace std::string_literals;
+    client.send(
+            Frame{.opcode = Opcode::kSaslAuth, .key = "PLAIN", .value = "\0"s + user + "\0secret"s}
+                    .bytes());
+    const auto answers = client.receive(1);
+    return answers.empty() ? Status::kEinternal : answers[0].status;
+}
+
+TEST_F(ServerTest, UsersDoNotKeepAdministratorsOut) {
+    const UserStore users(std::map<std::string, User>{{"app", {"secret", Role::ReadOnly}},
+                                                      {"root", {"secret", Role::Admin}}});
+    start({.maxConnections = 4, .reservedConnections = 2}, &users);
+    std::vector<Client> apps;
+    for (int i = 0; i < 4; ++i) {
+        apps.push_back(connect());
+        EXPECT_EQ(logIn(apps.back(), "app"), Status::kSuccess);
+    }
+    {
+        auto late = connect();
+        EXPECT_EQ(logIn(late, "app"), Status::kEtmpfail);
+        EXPECT_TRUE(late.atEnd());
+    }
+    ASSERT_TRUE(eventually([this] { return context().connections.load() == 4; }));
+    std::vector<Client> roots;
+    for (int i = 0; i < 2; ++i) {
+        roots.push_back(connect());
+        EXPECT_EQ(logIn(roots.back(), "root"), Status::kSuccess);
+    }
+    EXPECT_TRUE(connect().atEnd()) << "the reserve is used up";
+    EXPECT_EQ(context().rejectedConnections.load(), 2U);
+    apps.pop_back();
+    ASSERT_TRUE(eventually([this] { return context().userConnections.load() == 3; }));
+    apps.push_back(connect());
+    EXPECT_EQ(logIn(apps.back(), "app"), Status::kSuccess);
+    EXPECT_EQ(logIn(apps.front(), "root"), Status::kSuccess) << "and is no user's any more";
+    EXPECT_EQ(context().userConnections.load(), 3U);
+}
+
+TEST_F(ServerTest, ConnectionsWithoutLoginOfOneThreadMakeRoomForOthers) {
+    const UserStore users(std::map<std::string, std::string>{{"ann", "secret"}});
+    start({.maxConnections = 3, .reservedConnections = 0}, &users, 2);
+    std::vector<Client> strangers;
+    for (uint32_t kept = 1; kept <= 3; ++kept) {  // of two that follow each other, one thread's
+        strangers.push_back(connect());
+        ASSERT_TRUE(eventually([&] { return context().connections.load() == kept; }));
+        if (kept < 3) {
+            auto other = connect();
+            ASSERT_TRUE(eventually([&] { return context().connections.load() == kept + 1; }));
+        }
+        ASSERT_TRUE(eventually([&] { return context().connections.load() == kept; }));
+    }
+    auto user = connect();  // of the other thread
+    EXPECT_EQ(logIn(user, "ann"), Status::kSuccess);
+    EXPECT_TRUE(strangers.front().atEnd());
+}
+
 TEST_F(ServerTest, ConnectionsWithoutLoginDoNotKeepUsersOut) {
     const UserStore users(std::map<std::string, std::string>{{"ann", "secret"}});
-    start({.maxConnections = 4}, &users, 1);
+    start({.maxConnections = 4, .reservedConnections = 0}, &users, 1);
     using namespace std::string_literals;
     const auto login = [](Client& client) {
         client.send(Frame{.opcode = Opcode::kSaslAuth, .key = "PLAIN", .value = "\0ann\0secret"s}
