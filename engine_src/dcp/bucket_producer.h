@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "bucket/bucket.h"
 #include "dcp/backfill.h"
@@ -44,6 +45,9 @@ class BucketProducer final : private SeqnoListener {
     /// Opens a stream of an existing vBucket; returns false if it already has one. `request` has
     /// been checked; a change since then ends the stream.
     bool open(const StreamRequest& request, const Seen& seen);
+    /// The user who is limited, empty if nobody is; set it before others can see this object.
+    void setUser(std::string_view user) { user_ = user; }
+    [[nodiscard]] const std::string& user() const { return user_; }
     Producer& producer() { return producer_; }
     [[nodiscard]] const Producer& producer() const { return producer_; }
 
@@ -62,6 +66,7 @@ class BucketProducer final : private SeqnoListener {
     Producer producer_;
     ProducerTasks<Producer> tasks_;
     uint64_t opened_{0};
+    std::string user_;
 };
 
 }  // namespace kv::dcp

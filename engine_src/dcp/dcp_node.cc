@@ -13,11 +13,12 @@ constexpr TaskTime kWatchPauseInVain = std::chrono::milliseconds(100);
 }  // namespace
 
 DcpNode::DcpNode(Bucket& bucket, Executor& executor, std::chrono::nanoseconds snapshotInterval,
-                 const BackfillLimits& limits)
+                 const BackfillLimits& limits, const ConnectionLimits& connections)
     : bucket_(bucket),
       executor_(executor),
       snapshotInterval_(snapshotInterval),
       limits_(limits),
+      connectionLimits_(connections),
       backfill_(bucket),
       watch_(backfill_, limits) {
     backfill_.slots().setMost(limits.perNode);
@@ -101,13 +102,44 @@ void DcpNode::destroyRetired() {
     }
 }
 
-std::shared_ptr<BucketProducer> DcpNode::makeProducer(std::string_view name,
+DcpNode::Loads DcpNode::loads(std::string_view user) const {
+    const BucketMemoryGuard guard(bucket_.memory());
+    Loads loads;
+    for (const auto& producer : living()) {
+        const Load load{1, producer->producer().streamCount()};
+        for (Load* sum : {&loads.all, producer->user() == user ? &loads.user : nullptr}) {
+            if (sum != nullptr) {
+                sum->connections += load.connections;
+                sum->streams += load.streams;
+            }
+        }
+    }
+    return loads;
+}
+
+bool DcpNode::mayConnect(std::string_view user) const {
+    const Loads open = loads(user);
+    return open.all.connections < connectionLimits_.perNode &&
+           (user.empty() || open.user.connections < connectionLimits_.perUser);
+}
+
+bool DcpNode::mayStream(std::string_view user) const {
+    constexpr size_t kShareOfQuota = 10;
+    constexpr size_t kStreamsOfVBucket = 4;
+    const size_t most = std::max(bucket_.memory().quota() / kShareOfQuota / kStreamBytes,
+                                 kStreamsOfVBucket * bucket_.vbucketCount());
+    const Loads open = loads(user);
+    return open.all.streams < most && (user.empty() || open.user.streams < most / 2);
+}
+
+std::shared_ptr<BucketProducer> DcpNode::makeProducer(std::string_view name, std::string_view user,
                                                       std::function<void()> wakeConnection) {
     const BucketMemoryGuard guard(bucket_.memory());
     // Not make_shared: the list's weak pointer would keep the producer's memory until the next one.
     std::shared_ptr<BucketProducer> made = std::make_unique<BucketProducer>(
             std::string(name), bucket_, backfill_, executor_, snapshotInterval_,
             std::move(wakeConnection), limits_.perConnection);
+    made->setUser(user);
     const std::scoped_lock lock(mutex_);
     // Under the bucket's guard: the remains of those that are gone were charged to it.
     std::erase_if(producers_, [](const auto& producer) { return producer.expired(); });

@@ -15,6 +15,7 @@
 #include "checkpoint/checkpoint_remover.h"
 #include "dcp/bucket_backfill.h"
 #include "dcp/bucket_producer.h"
+#include "dcp/connection_limits.h"
 #include "dcp/scan_watch.h"
 #include "executor/executor.h"
 
@@ -23,16 +24,24 @@ namespace kv::dcp {
 class DcpNode final : private CursorDropper {
   public:
     DcpNode(Bucket& bucket, Executor& executor, std::chrono::nanoseconds snapshotInterval,
-            const BackfillLimits& limits = {});
+            const BackfillLimits& limits = {}, const ConnectionLimits& connections = {});
     DcpNode(const DcpNode&) = delete;
     DcpNode& operator=(const DcpNode&) = delete;
     ~DcpNode() override;
 
     Bucket& bucket() { return bucket_; }
     /// `name` is unique among connections. The caller holds a BucketMemoryGuard: its arguments and
-    /// everything made here are the bucket's.
-    std::shared_ptr<BucketProducer> makeProducer(std::string_view name,
+    /// everything made here are the bucket's. Ask mayConnect() first.
+    std::shared_ptr<BucketProducer> makeProducer(std::string_view name, std::string_view user,
                                                  std::function<void()> wakeConnection);
+    /// True if the user may open another connection.
+    [[nodiscard]] bool mayConnect(std::string_view user) const;
+    /// Memory of a stream with its cursor, in bytes: an upper estimate, for a long name.
+    static constexpr size_t kStreamBytes = 2048;
+    /// True if the user may open another stream. Streams are charged to the bucket: all of them may
+    /// take a tenth of its quota, and those of a user a half of that. Four streams of each vBucket,
+    /// two of them for a user, are possible in any case.
+    [[nodiscard]] bool mayStream(std::string_view user) const;
     /// Destroys a producer whose connection is gone on another thread, because that may have to
     /// wait for a read from disk.
     void retire(std::shared_ptr<BucketProducer> producer) noexcept;
@@ -50,6 +59,16 @@ class DcpNode final : private CursorDropper {
     [[nodiscard]] ScanWatch::Stats scans() const { return watch_.stats(); }
 
   private:
+    struct Load {
+        size_t connections{0};
+        size_t streams{0};
+    };
+    struct Loads {
+        Load all{};
+        Load user{};
+    };
+    /// Returns what all users and this one have open.
+    [[nodiscard]] Loads loads(std::string_view user) const;
     bool dropCursor(Vbid vbid, const CursorPtr& cursor) override;
     [[nodiscard]] std::vector<std::shared_ptr<BucketProducer>> living() const;
     TaskResult watch();
@@ -63,6 +82,7 @@ class DcpNode final : private CursorDropper {
     Executor& executor_;
     const std::chrono::nanoseconds snapshotInterval_;
     const BackfillLimits limits_;
+    const ConnectionLimits connectionLimits_;
     BucketBackfill backfill_;
     ScanWatch watch_;
     mutable std::mutex mutex_;

@@ -194,6 +194,10 @@ class ProducerBase {
         }
         return all;
     }
+    [[nodiscard]] size_t streamCount() const {
+        const auto lock = ready_.shared();
+        return streams_.size();
+    }
     [[nodiscard]] ProducerStats stats() const {
         ProducerStats stats{messages_,
                             bytes_,
@@ -203,8 +207,7 @@ class ProducerBase {
                             0,
                             flow_.outstanding(),
                             flow_.bufferSize()};
-        const auto lock = ready_.shared();
-        stats.streams = streams_.size();
+        stats.streams = streamCount();
         return stats;
     }
 

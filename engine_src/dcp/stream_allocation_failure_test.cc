@@ -238,7 +238,7 @@ TEST(EndStreamsAllocationFailure, EndsThemWithoutMemory) {
     DcpNode node(*bucket, executor, std::chrono::milliseconds(1));
     std::vector<std::shared_ptr<BucketProducer>> producers;
     for (const char* name : {"one", "two", "three"}) {
-        producers.push_back(node.makeProducer(name, [] {}));
+        producers.push_back(node.makeProducer(name, {}, [] {}));
         ASSERT_TRUE(producers.back()->open({.vbid = Vbid{0}},
                                            BucketProducer::Seen(bucket->vbucket(Vbid{0}))));
     }

@@ -87,7 +87,7 @@ int serve(const CommandLine& line) {
     EngineBucket bucket(line, executor);
     dcp::DcpNode dcp(bucket.get(), executor,
                      std::chrono::microseconds(line.params.dcpSnapshotIntervalUs),
-                     line.params.backfills);
+                     line.params.backfills, line.params.dcpConnections);
     bucket.startBackground(periodsOf(line.params));
 
     Server server(std::move(listener), bucket.get(), users.get(),

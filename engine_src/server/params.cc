@@ -128,6 +128,7 @@ std::vector<Param> makeTable() {
     using S = ServerSettings;
     using B = BucketConfig;
     using L = dcp::BackfillLimits;
+    using C = dcp::ConnectionLimits;
     const auto whole = [](E& params) -> E& { return params; };
     return {
             integer("max_connections", &E::server, &S::maxConnections, 1, 1'000'000,
@@ -199,6 +200,10 @@ std::vector<Param> makeTable() {
                     "backfills of one DCP connection that are open at a time"),
             integer("dcp_backfills_per_node", &E::backfills, &L::perNode, 1, 1'000'000,
                     "the same of all DCP connections"),
+            integer("dcp_connections_per_node", &E::dcpConnections, &C::perNode, 1, 65'536,
+                    "DCP connections of all users"),
+            integer("dcp_connections_per_user", &E::dcpConnections, &C::perUser, 1, 65'536,
+                    "DCP connections of one user"),
             integer("ephemeral_purge_interval_s", &E::tombstonePurgeSeconds, 1, 86'400,
                     "seconds between two purges of tombstones"),
             checkpointInteger("chk_max_items", &CheckpointConfig::maxItems, 1, 100'000'000,

@@ -13,6 +13,7 @@
 
 #include "bucket/bucket_config.h"
 #include "dcp/backfill_limits.h"
+#include "dcp/connection_limits.h"
 #include "persistence/flusher_config.h"
 #include "persistence/rocks_config.h"
 #include "server/settings.h"
@@ -32,6 +33,7 @@ struct EngineParams {
     uint32_t tombstonePurgeSeconds{10};
     uint32_t dcpSnapshotIntervalUs{500};
     dcp::BackfillLimits backfills;
+    dcp::ConnectionLimits dcpConnections;
 };
 
 /// The name is unknown or the value is out of range; the text names the nearest parameter or the

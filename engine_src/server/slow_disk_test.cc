@@ -182,8 +182,8 @@ TEST_F(SlowDisk, AConnectionEndsWithoutWaitingForItsBackfill) {
     persist();
     dcp::DcpNode dcp(*bucket_, executor_, 0ns);
     gate_.close();
-    auto connection =
-            std::make_unique<DcpProducerConnection>("client", dcp, std::make_shared<Waker>(), 0);
+    auto connection = std::make_unique<DcpProducerConnection>(
+            DcpProducerConnection::Client{"client"}, dcp, std::make_shared<Waker>(), 0);
     const auto opened = connection->openStream(
             Vbid{0}, 1, {.flags = protocol::dcp_stream::kDiskOnly, .end = UINT64_MAX});
     ASSERT_TRUE(std::holds_alternative<std::vector<FailoverEntry>>(opened));

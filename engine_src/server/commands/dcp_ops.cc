@@ -47,13 +47,18 @@ After open(CommandContext& context, const FrameView& request) {
         replyError(context, request, Status::kEinval, "Invalid arguments: name, or opened already");
         return After::Continue;
     }
+    if (!context.server.dcp->mayConnect(context.session.user())) {
+        replyError(context, request, Status::kEtmpfail, "Too many DCP connections");
+        return After::Continue;
+    }
     // The conversation belongs to the connection; the memory of its streams belongs to the bucket.
     const NonBucketGuard nobody;
     // The connection number distinguishes the cursors of clients with the same name.
     const std::string name =
             std::to_string(context.session.id()) + ":" + loggable(request.keyText());
     context.session.converse(std::make_unique<DcpProducerConnection>(
-            name, *context.server.dcp, context.session.waker(), asked));
+            DcpProducerConnection::Client{name, context.session.user()}, *context.server.dcp,
+            context.session.waker(), asked));
     reply(context, request, {});
     return After::Continue;
 }

@@ -217,7 +217,7 @@ TEST_P(DcpKinds, ADocumentIsTheSameOnTheReplicaAndAfterItsRestart) {
         std::shared_ptr<dcp::BucketProducer> producer;
         {
             const BucketMemoryGuard guard(source_.bucket().memory());
-            producer = dcp.makeProducer("test", [] {});
+            producer = dcp.makeProducer("test", {}, [] {});
             ASSERT_TRUE(producer->open({.vbid = kVb,
                                         .opaque = kOpaque,
                                         .format = {.deleteTimes = true, .expirations = true}},

@@ -44,13 +44,13 @@ constexpr uint32_t kMaxNoopSeconds = 10'800;
 
 }  // namespace
 
-DcpProducerConnection::DcpProducerConnection(std::string_view name, dcp::DcpNode& node,
+DcpProducerConnection::DcpProducerConnection(const Client& client, dcp::DcpNode& node,
                                              std::shared_ptr<Waker> waker, uint32_t openFlags)
     : node_(node), waker_(std::move(waker)) {
     format_.deleteTimes = (openFlags & protocol::dcp_open::kDeleteTimes) != 0;
     format_.expirations = false;
     const BucketMemoryGuard guard(node_.bucket().memory());
-    producer_ = node_.makeProducer(name, Wake(waker_));
+    producer_ = node_.makeProducer(client.name, client.user, Wake(waker_));
 }
 
 DcpProducerConnection::~DcpProducerConnection() {
@@ -136,6 +136,9 @@ DcpProducerConnection::StreamAnswer DcpProducerConnection::openStream(
     }
     if (producer_->producer().findStream(vbid)) {
         return Status::kKeyEexists;
+    }
+    if (!node_.mayStream(producer_->user())) {
+        return Status::kEtmpfail;
     }
     const Seqno high = vbucket.highSeqno();
     auto log = vbucket.failoverLog().entries();

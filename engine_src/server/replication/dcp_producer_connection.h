@@ -24,8 +24,14 @@ class DcpProducerConnection final : public Conversation {
   public:
     using Clock = std::chrono::steady_clock;
 
-    /// `openFlags` are those on the wire; the caller has refused unknown ones.
-    DcpProducerConnection(std::string_view name, dcp::DcpNode& node, std::shared_ptr<Waker> waker,
+    /// Who opens the connection, under which name.
+    struct Client {
+        std::string_view name;
+        std::string_view user{};
+    };
+    /// `openFlags` are those on the wire; the caller has refused unknown ones. The node has room
+    /// for another connection of the user.
+    DcpProducerConnection(const Client& client, dcp::DcpNode& node, std::shared_ptr<Waker> waker,
                           uint32_t openFlags);
     ~DcpProducerConnection() override;
 
