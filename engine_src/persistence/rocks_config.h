@@ -11,6 +11,11 @@ class Env;
 namespace kv {
 
 struct RocksConfig {
+    /// Table files that a store keeps open.
+    static constexpr int kTableFiles = 256;
+    /// Upper estimate of the descriptors of a store: table files, logs, and what is being written.
+    static constexpr size_t kDescriptors = kTableFiles + 64;
+
     bool sync{false};  ///< fsync at every commit (--fsync commit)
     size_t writeBufferBytes{
             16u << 20};  ///< rocksdb_write_buffer_mb: all memtables of a shard together

@@ -102,7 +102,7 @@ void RocksStore::openDatabase(const std::string& path) {
     options.max_background_jobs = 2;
     options.stats_dump_period_sec = 0;
     options.info_log = std::make_shared<RocksLog>(path);
-    options.max_open_files = 256;
+    options.max_open_files = RocksConfig::kTableFiles;
     options.enable_pipelined_write = false;
     options.allow_concurrent_memtable_write = false;  // one writer
     options.wal_recovery_mode = config_.needsWholeLog

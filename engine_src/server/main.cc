@@ -2,11 +2,13 @@
 //
 // Start: flags, address, bucket (with warm-up), server, port file. Then it serves until SIGTERM or
 // SIGINT. Stop: end serving, persist the queue, exit.
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
 
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <tuple>
 
 #include "dcp/dcp_node.h"
@@ -28,12 +30,36 @@ using namespace kv::server;
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
-/// Allows as many sockets as the hard limit permits.
-void raiseFileLimit() {
+/// Allows as many open files as the hard limit permits, and returns their number.
+size_t raiseFileLimit() {
     rlimit limit{};
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return SIZE_MAX;
+    }
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur;
+}
+
+/// Lowers the number of connections until the stores can open their files as well. Otherwise
+/// anyone who opens connections could stop the bucket from storing documents.
+void fitIntoFileLimit(CommandLine& line, size_t limit) {
+    constexpr size_t kOthers = 64;  // listeners, event loops, sources of replication
+    const bool stores = line.bucketType == BucketType::Persistent;
+    auto& settings = line.params.server;
+    const size_t needed = kOthers + settings.reservedConnections +
+                          (stores ? line.shards * RocksConfig::kDescriptors : 0);
+    if (limit <= needed) {
+        throw std::runtime_error(fmt::format(
+                "only {} files may be open, but connections and stores need more than {}: raise "
+                "the limit (ulimit -n)",
+                limit, needed));
+    }
+    if (settings.maxConnections > limit - needed) {
+        log::warn("max_connections is {} instead of {}: only {} files may be open (ulimit -n)",
+                  limit - needed, settings.maxConnections, limit);
+        settings.maxConnections = static_cast<uint32_t>(limit - needed);
     }
 }
 
@@ -144,14 +170,14 @@ int serve(const CommandLine& line) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const auto parsed = parseCommandLine(argc, argv);
+    auto parsed = parseCommandLine(argc, argv);
     if (!parsed.line) {
         return parsed.exitCode;
     }
     log::openStderr(parsed.line->logLevel);
     signal(SIGPIPE, SIG_IGN);
-    raiseFileLimit();
     try {
+        fitIntoFileLimit(*parsed.line, raiseFileLimit());
         return serve(*parsed.line);
     } catch (const UserFileError& error) {
         log::error("{}", error.what());

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,15 +48,24 @@ def kv_engine() -> Path:
 
 @pytest.fixture
 def start_engine(kv_engine: Path, tmp_path: Path) -> Iterator[Callable[..., Engine]]:
-    """start_engine("--flag", ..., users={...}) starts one engine; all are gone after the test."""
+    """start_engine("--flag", ..., users={...}) starts one engine; all are gone after the test.
+
+    `open_files` is its limit of open files.
+    """
     started: list[Engine] = []
 
-    def start(*flags: str, users: dict[str, str] | None = None, kind: str = "ephemeral") -> Engine:
+    def start(
+        *flags: str,
+        users: dict[str, Any] | None = None,
+        kind: str = "ephemeral",
+        open_files: int | None = None,
+    ) -> Engine:
         number = len(started)
         port_file = tmp_path / f"port-{number}"
         log = tmp_path / f"engine-{number}.log"
+        limit = [] if open_files is None else ["prlimit", f"--nofile={open_files}:{open_files}"]
         command = [
-            str(kv_engine), "--port-file", str(port_file), "--bucket-type", kind, *flags,
+            *limit, str(kv_engine), "--port-file", str(port_file), "--bucket-type", kind, *flags,
         ]  # fmt: skip
         defaults = {
             "--port": "0", "--data-dir": str(tmp_path / "data"), "--quota-mb": "512",

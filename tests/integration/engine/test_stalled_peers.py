@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import struct
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
+GET, NOOP, SASL_AUTH = 0x00, 0x0A, 0x21
 DCP_OPEN, DCP_STREAM_REQ, DCP_CONTROL = 0x50, 0x53, 0x5E
 TMPFAIL = 0x86
 NEVER = 2**64 - 1
@@ -28,8 +30,10 @@ NEVER = 2**64 - 1
 class StalledReader(Wire):
     """A DCP client that opens streams and then reads nothing."""
 
-    def __init__(self, port: int, name: bytes = b"stalled") -> None:
+    def __init__(self, port: int, name: bytes = b"stalled", user: bytes | None = None) -> None:
         super().__init__(port, receive_buffer=4096)
+        if user is not None:
+            log_in(self, user)
         assert self.ask(DCP_OPEN, name, extras=struct.pack(">II", 0, 1)).status == 0
 
     def control(self, key: bytes, value: bytes) -> None:
@@ -184,3 +188,79 @@ def test_the_open_backfills_of_a_connection_are_bounded(start_engine: Callable[.
 
         until(oldest_is_shown, "the oldest backfill has no age")
         assert max(seen) == 2
+
+
+def test_connections_leave_the_store_its_files(start_engine: Callable[..., Any]) -> None:
+    flags = ("--shards", "1", "--param", "rocksdb_write_buffer_mb=1")
+    engine = start_engine(*flags, kind="persistent", open_files=512)
+    with Wire(engine.port) as writer:
+        most = int(writer.stats()["max_connections"])
+        assert 0 < most < 512
+        assert "only 512 files may be open" in engine.log.read_text()
+        idle = [socket.create_connection(("127.0.0.1", engine.port)) for _ in range(600)]
+        until(lambda: int(writer.stats()["rejected_conns"]) > 0, "all are served")
+        for _ in range(3):  # each time new files
+            assert fill(writer, 1000, os.urandom(VALUE)) == {0: 1000}
+            until(lambda: int(writer.stats()["ep_queue_size"]) == 0, "not persisted")
+        assert writer.stats()["ep_item_commit_failed"] == "0"
+        for connection in idle:
+            connection.close()
+
+
+USERS = {
+    "reader": {"password": "secret", "role": "read-only"},
+    "writer": {"password": "secret", "role": "read-write"},
+}
+
+
+def log_in(wire: Wire, user: bytes) -> None:
+    assert wire.ask(SASL_AUTH, b"PLAIN", b"\0" + user + b"\0secret").status == 0
+
+
+def test_a_reader_with_many_streams_stops_no_writer(start_engine: Callable[..., Any]) -> None:
+    engine = start_engine("--vbuckets", "1024", "--quota-mb", "64", users=USERS)
+    extras = struct.pack(">IIQQQQQ", 0, 0, 0, NEVER, 0, 0, 0)
+    requests = b"".join(frame(DCP_STREAM_REQ, extras=extras, vbucket=n) for n in range(1024))
+    readers: list[Wire] = []
+    refused = False
+    with Wire(engine.port) as writer:
+        log_in(writer, b"writer")
+        for _ in range(100):
+            readers.append(Wire(engine.port))
+            log_in(readers[-1], b"reader")
+            name = b"n" * 200
+            opened = readers[-1].ask(DCP_OPEN, name, extras=struct.pack(">II", 0, 1))
+            if opened.status == TMPFAIL:
+                refused = True
+                break
+            readers[-1].send(requests)
+            readers[-1].send(frame(NOOP))
+            while readers[-1].answer().opcode != NOOP:
+                pass
+        assert refused, "as many connections as it likes"
+        assert fill(writer, 2000, os.urandom(VALUE)) == {0: 2000}
+        assert int(writer.stats(b"memory")["mem_used"]) < 48 << 20
+        other = StalledReader(engine.port, b"other", b"writer")
+        other.stream()
+        assert other.answer().status == 0
+        other.__exit__()
+    for reader in readers:
+        reader.__exit__()
+
+
+def test_unread_answers_keep_few_old_versions(start_engine: Callable[..., Any]) -> None:
+    engine = start_engine("--vbuckets", "1", "--quota-mb", "64")
+    readers: list[Wire] = []
+    with Wire(engine.port) as writer:
+        for number in range(30):
+            assert fill(writer, 30, os.urandom(1_000_000)) == {0: 30}
+            held = int(writer.stats()["conn_buffered_bytes"])
+            readers.append(Wire(engine.port, receive_buffer=4096))
+            readers[-1].send(b"".join(frame(GET, b"k%06d" % n) for n in range(30)))
+            until(
+                lambda before=held: int(writer.stats()["conn_buffered_bytes"]) > before,  # type: ignore[misc]
+                f"reader {number} is not answered",
+            )
+        assert fill(writer, 30, os.urandom(1_000_000)) == {0: 30}
+    for reader in readers:
+        reader.__exit__()
