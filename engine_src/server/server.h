@@ -69,7 +69,8 @@ class Server {
     StatCollector statCollector_{context_};
     JobThread bucketJobs_{"bucket_jobs"};
     JobThread storeReads_{"store_reads"};
-    JobThread keyLists_{"key_lists"};  ///< any reader may ask for them, so no other job waits there
+    /// Any reader may ask for keys, so no other job waits there.
+    JobThread keyLists_{"key_lists"};
     EventBasePtr base_;
     Fd stopFd_;
     EventPtr stopEvent_;

@@ -52,7 +52,7 @@ struct ServerContext {
     StatCollector* statCollector{nullptr};  ///< nullptr: groups are collected on the calling thread
     JobThread* bucketJobs{nullptr};         ///< nullptr: the same for changes of the whole bucket
     JobThread* storeReads{nullptr};         ///< nullptr: the same for reads from disk
-    JobThread* keyLists{nullptr};           ///< nullptr: the same for lists of keys
+    JobThread* keyLists{nullptr};           ///< nullptr: the same for searches of keys
 
     /// The persisted seqno of a vBucket; empty if nothing is persisted.
     std::function<Seqno(Vbid)> persistedSeqno{};

@@ -24,6 +24,8 @@ class BucketJob final : public Job {
     struct Result {
         std::vector<uint8_t> value{};  ///< of the answer, if there is one
         Bucket::Stored stored{};       ///< of a read of the store
+        std::string key{};             ///< of a document that was found
+        ItemMeta meta{};
     };
     using Work = std::function<OpStatus(Result& result)>;
 

@@ -88,6 +88,30 @@ TEST_F(BucketJobTest, ConnectionsAreServedWhileTheKeysOfAVBucketAreListed) {
     EXPECT_TRUE(answers[1].value.empty());
 }
 
+TEST_F(BucketJobTest, ConnectionsAreServedWhileARandomDocumentIsSearched) {
+    auto asking = connect();
+    auto other = connect();
+    asking.send(setBytes("one", "value"));
+    EXPECT_EQ(asking.receive(1).size(), 1U);
+    const Vbid vbid = vbucketOfKey("one", bucket_->vbucketCount());
+    auto held = std::make_unique<HashIndex::Guard>(bucket_->vbucket(vbid).hashTable().lock("one"));
+    asking.send(Frame{.opcode = Opcode::kGetRandomKey}.bytes());
+    const std::string key = keyOutside(vbid);
+    other.send(getBytes(key));
+    EXPECT_EQ(other.receive(1).size(), 1U);
+    held.reset();
+    const auto answers = asking.receive(1);
+    ASSERT_EQ(answers.size(), 1U);
+    EXPECT_EQ(answers[0].key, "one");
+    EXPECT_EQ(answers[0].value, "value");
+    const auto before = bucket_->memory().precise();
+    for (int round = 0; round < 50; ++round) {
+        asking.send(Frame{.opcode = Opcode::kGetRandomKey}.bytes());
+        EXPECT_EQ(asking.receive(1).size(), 1U);
+    }
+    EXPECT_EQ(bucket_->memory().precise(), before);
+}
+
 TEST_F(BucketJobTest, ListsOfKeysKeepNoAdministratorWaiting) {
     const Vbid listed{0};
     const Vbid doomed{1};

@@ -208,22 +208,45 @@ After getReplica(CommandContext& context, const FrameView& request) {
                          readReplica(context, targetOf(context, request), request.keyText()));
 }
 
-After getRandomKey(CommandContext& context, const FrameView& request) {
+/// Finds a document, which visits all deleted ones if there are few others.
+OpStatus findRandom(Bucket& bucket, const OpTime& now, BucketJob::Result& result) {
+    const BucketMemoryGuard guard(bucket.memory());
     std::string key;
-    const auto found = context.server.bucket.getRandom(key, context.now);
-    if (!found.ok()) {
-        replyRefusal(context, request, found.status);
+    const OpResult found = bucket.getRandom(key, now);
+    if (found.ok()) {
+        const NonBucketGuard nobody;  // the bucket keeps neither key nor value for the client
+        const auto bytes = protocol::asBytes(found.value.view());
+        result.value.assign(bytes.begin(), bytes.end());
+        result.key = key;
+        result.meta = {.cas = found.cas, .flags = found.flags, .datatype = found.datatype};
+    }
+    return found.status;
+}
+
+After getRandomKey(CommandContext& context, const FrameView& request) {
+    const NonBucketGuard nobody;
+    const auto done = runBucketJob(
+            context, context.server.keyLists,
+            [&bucket = context.server.bucket, now = context.now](BucketJob::Result& result) {
+                return findRandom(bucket, now, result);
+            });
+    if (!done) {
+        return After::AgainLater;
+    }
+    const auto& found = done->result();
+    if (done->status() != OpStatus::Ok) {
+        replyRefusal(context, request, done->status());
         return After::Continue;
     }
-    const auto flags = protocol::encodeU32(found.flags);
+    const auto flags = protocol::encodeU32(found.meta.flags);
     Response response;
-    response.cas = found.cas.get();
+    response.cas = found.meta.cas.get();
     if (context.session.features().json) {
-        response.datatype = found.datatype & protocol::Datatype::kJson;
+        response.datatype = found.meta.datatype & protocol::Datatype::kJson;
     }
     response.extras = flags;
-    response.key = protocol::asBytes(key);
-    response.value = protocol::asBytes(found.value.view());
+    response.key = protocol::asBytes(found.key);
+    response.value = found.value;
     reply(context, request, response);
     return After::Continue;
 }
