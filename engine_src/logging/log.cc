@@ -1,12 +1,18 @@
 #include "logging/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <poll.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -71,10 +77,64 @@ void makeText(std::string& line) {
     }
 }
 
+/// A longer message is cut: a line of up to PIPE_BUF bytes is written to a pipe as a whole.
+constexpr std::size_t kMostBytes = 4000;
+
+/// Writes to stderr without waiting, and not without limit. A reader that has stopped (a pager, a
+/// supervisor that hangs) must not stop the threads that log, and strangers who fail to log in must
+/// not fill the disk that has the log. Lines beyond that are lost, and the next one that is written
+/// is preceded by their number.
+class BoundedStderr final : public spdlog::sinks::base_sink<std::mutex> {
+  protected:
+    void sink_it_(const spdlog::details::log_msg& message) override {
+        if (!mayWrite(message.time)) {
+            ++lost_;
+            return;
+        }
+        spdlog::memory_buf_t line;
+        formatter_->format(message, line);
+        if (lost_ != 0 && writeNow(fmt::format("{} lines are lost\n", lost_))) {
+            lost_ = 0;
+        }
+        if (lost_ != 0 || !writeNow({line.data(), line.size()})) {
+            ++lost_;
+        }
+    }
+    void flush_() override {}
+
+  private:
+    using Time = spdlog::log_clock::time_point;
+    static constexpr double kBurst = 20'000;
+    static constexpr double kLinesPerSecond = 100;
+
+    bool mayWrite(Time now) {
+        const std::chrono::duration<double> passed = now - last_;
+        tokens_ = std::min(kBurst, tokens_ + std::max(0.0, passed.count()) * kLinesPerSecond);
+        last_ = now;
+        if (tokens_ < 1) {
+            return false;
+        }
+        --tokens_;
+        return true;
+    }
+    /// Returns false if there is no room, or nobody reads any more.
+    static bool writeNow(std::string_view text) {
+        pollfd room{STDERR_FILENO, POLLOUT, 0};
+        // A pipe has room for PIPE_BUF bytes then.
+        return ::poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) != 0 &&
+               ::write(STDERR_FILENO, text.data(), text.size()) > 0;
+    }
+
+    std::size_t lost_{0};
+    double tokens_{kBurst};
+    Time last_{};
+};
+
 }  // namespace
 
 void openStderr(const std::string& level) {
-    spdlog::set_default_logger(spdlog::stderr_logger_mt("kv_engine"));
+    spdlog::set_default_logger(
+            std::make_shared<spdlog::logger>("kv_engine", std::make_shared<BoundedStderr>()));
     spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %L %v");
     spdlog::set_level(spdlog::level::from_str(level));
 }
@@ -88,6 +148,10 @@ void write(Level level, fmt::string_view format, fmt::format_args args) noexcept
         auto* const logger = spdlog::default_logger_raw();
         if (const auto as = levelOf(level); logger->should_log(as)) {
             auto line = fmt::vformat(format, args);
+            if (line.size() > kMostBytes) {
+                line.resize(kMostBytes);
+                line += " (cut)";
+            }
             makeText(line);
             logger->log(as, line);
         }

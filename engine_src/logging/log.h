@@ -11,10 +11,12 @@ namespace kv::log {
 enum class Level : int { Trace, Debug, Info, Warn, Error, Off };
 
 /// Logs to stderr from here on, with the time and the level, everything of at least `level`: a name
-/// as --log-level takes it.
+/// as --log-level takes it. Does not wait for the reader of stderr: lines for which it leaves no
+/// room, and those beyond 100 per second after a burst of 20 000, are counted and lost.
 void openStderr(const std::string& level);
 void setLevel(Level level);
-/// Formats nothing below the level. Never throws: a message that cannot be formatted is lost.
+/// Formats nothing below the level. Never throws: a message that cannot be formatted is lost. A
+/// message of more than 4000 bytes is cut.
 void write(Level level, fmt::string_view format, fmt::format_args args) noexcept;
 
 template <typename... Args>

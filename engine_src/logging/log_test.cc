@@ -1,9 +1,13 @@
 #include "logging/log.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <string>
 
@@ -38,8 +42,54 @@ struct fmt::formatter<kv::log::Broken> : fmt::formatter<int> {
 namespace kv::log {
 namespace {
 
-// A single test, because the log is global to the process and tests would see each other's
-// settings.
+std::string contentOf(int pipe) {
+    std::string text;
+    std::array<char, 4096> part{};
+    for (ssize_t count = 0; (count = ::read(pipe, part.data(), part.size())) > 0;) {
+        text.append(part.data(), static_cast<size_t>(count));
+    }
+    return text;
+}
+
+TEST(Log, DoesNotWaitForAReaderThatHasStopped) {
+    std::array<int, 2> pipe{};
+    ASSERT_EQ(::pipe2(pipe.data(), O_NONBLOCK), 0);
+    ASSERT_EQ(::fcntl(pipe[1], F_SETFL, 0), 0);  // a write to it waits
+    const int before = ::dup(STDERR_FILENO);
+    ASSERT_EQ(::dup2(pipe[1], STDERR_FILENO), STDERR_FILENO);
+    openStderr("info");
+    for (int i = 0; i < 10'000; ++i) {
+        info("line {}", i);
+    }
+    const auto first = contentOf(pipe[0]);
+    info("{}", std::string(100'000, 'x'));
+    const auto second = contentOf(pipe[0]);
+    ::dup2(before, STDERR_FILENO);
+    for (const int fd : {before, pipe[0], pipe[1]}) {
+        ::close(fd);
+    }
+    EXPECT_THAT(first, testing::HasSubstr("line 0\n"));
+    EXPECT_THAT(first, testing::EndsWith("\n"));
+    EXPECT_THAT(first, testing::Not(testing::HasSubstr("line 9999\n")));
+    EXPECT_THAT(second, testing::HasSubstr(" lines are lost\n"));
+    EXPECT_THAT(second, testing::EndsWith("xxx (cut)\n"));
+    EXPECT_LT(second.size(), 4096U);
+}
+
+TEST(Log, IsBoundedInLines) {
+    testing::internal::CaptureStderr();
+    openStderr("info");
+    for (int i = 0; i < 200'000; ++i) {
+        info("line");
+    }
+    const auto text = testing::internal::GetCapturedStderr();
+    const auto lines = std::count(text.begin(), text.end(), '\n');
+    EXPECT_GE(lines, 20'000);
+    EXPECT_LT(lines, 100'000);
+}
+
+// A single test of levels and texts, because the log is global to the process and tests would see
+// each other's settings.
 TEST(Log, HasTimeLevelAndTextFromTheLevelUp) {
     testing::internal::CaptureStderr();
     openStderr("info");
