@@ -15,6 +15,7 @@ from perfrunner.spec.suggest import selection
 
 if TYPE_CHECKING:
     from perfrunner.spec import Spec
+    from perfrunner.spec.server_pair import Command
 
 PORT = "{port}"
 
@@ -87,10 +88,10 @@ def same_servers(spec: Spec) -> str | None:
 def _variants(sources: Sequence[str], given: PairOptions) -> dict[str, dict[str, Any]]:
     from perfrunner.spec.server_pair import (
         build_steps,
+        command_of,
         of_commands,
         of_preloads,
         of_revisions,
-        words_of,
     )
 
     settings = {} if given.protocol is None else {"protocol": given.protocol}
@@ -104,12 +105,12 @@ def _variants(sources: Sequence[str], given: PairOptions) -> dict[str, dict[str,
         return of_revisions(
             sources,
             steps,
-            _words("--run", given.run_command, partial(words_of, built=True)),
+            _split("--run", given.run_command, partial(command_of, built=True)),
             settings,
         )
     if given.build is not None:
         raise UsageError("--build needs --run 'COMMAND', which starts what it has built")
-    commands = [_words("command", text, words_of) for text in sources]
+    commands = [_split("command", text, command_of) for text in sources]
     if given.preload is None:
         _at_least(2, sources, "commands")
         return of_commands(commands, settings)
@@ -120,15 +121,22 @@ def _variants(sources: Sequence[str], given: PairOptions) -> dict[str, dict[str,
     return of_preloads(commands[0], preloads, settings)
 
 
-def _words(what: str, text: str, split: Callable[[str], list[str]]) -> list[str]:
+def _split(what: str, text: str, split: Callable[[str], Command]) -> Command:
+    from perfrunner.spec.server_pair import shell_part
+
+    if part := shell_part(text.strip()):
+        raise UsageError(
+            f"{what} {text!r}: {part} needs a shell, and the command is started without one",
+            'put what needs a shell into a script that ends with `exec PROGRAM "$@"`, and give the script; what'
+            " the server prints is kept with each trial",
+        )
     try:
-        words = split(text)
+        return split(text)
     except ValueError as error:
         raise UsageError(
             f"{what} {text!r}: {error}",
             "write {port} where the port belongs: perfrunner chooses a free one for each start",
         ) from None
-    return words
 
 
 def _at_least(count: int, given: Sequence[str], what: str) -> None:

@@ -72,8 +72,13 @@ class ServerSpec(Piece):
             raise ValueError(
                 f"expected {PORT} in a word of the command, where the port belongs, such as [-p, {PORT!r}]"
             )
-        if not command[0] or PORT in command[0] or "=" in command[0]:
+        if not command[0] or PORT in command[0]:
             raise ValueError("expected a program as the first word")
+        if "=" in command[0]:
+            raise ValueError(
+                f"expected a program without '=' in its path as the first word, got {command[0]}"
+                " (variables are set in the variant's env)"
+            )
         return command
 
     @model_validator(mode="after")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +17,77 @@ from perfrunner.spec.small import LOCAL_CLUSTER
 
 Variants = dict[str, dict[str, Any]]
 _SHELL = set("&|;<>$`()*?#~\n")
+_EXPANDED = re.compile(r"\$[A-Za-z_]\w*|\$[({@*#?$!0-9-]|`")  # by a shell, also in double quotes
+_OPERATOR = re.compile(r"&&|\|\||\d?>>?(&\d?)?|<+|[|&;()\n]")
+_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
 _LONGEST = 60  # characters of a variant's name
 
 
-def words_of(command: str, *, built: bool = False) -> list[str]:
+@dataclass(frozen=True)
+class Command:
+    """A command as it was typed: its words, and the variables that were set in front of them."""
+
+    words: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def program(self) -> str:
+        return self.words[0]
+
+    @property
+    def named_words(self) -> list[str]:
+        """The words that distinguish it, without the program."""
+        return [*(f"{name}={value}" for name, value in self.env.items()), *self.words[1:]]
+
+    def variant(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the keys of a variant."""
+        env = {"env": dict(self.env)} if self.env else {}
+        return {"server": {**settings, "command": list(self.words)}, **env}
+
+
+def shell_part(command: str) -> str | None:
+    """Return the first part of a command that only a shell acts on: `|`, `>`, `$NAME`; None if there is none."""
+    quote, word_begins, at = "", True, 0
+    while at < len(command):
+        character = command[at]
+        if character == "\\" and quote != "'":
+            at += 2
+            word_begins = False
+            continue
+        if character == quote:
+            quote = ""
+        elif not quote and character in "'\"":
+            quote = character
+        elif quote != "'" and (match := _EXPANDED.match(command, at)):
+            return match[0]
+        elif not quote and (match := _OPERATOR.match(command, at)):
+            return match[0].strip() or "a line break"
+        elif not quote and character == "#" and word_begins:
+            return "#"
+        word_begins = character.isspace()
+        at += 1
+    return None
+
+
+def command_of(text: str, *, built: bool = False) -> Command:
     """Split a command as a shell would, without running one. Raises ValueError.
 
-    A program's path becomes absolute, unless it is `built` and lies in a checkout.
+    Paths that begin with `~` are expanded. The program's path becomes absolute, unless it is `built` and lies in a
+    checkout.
     """
-    words = shlex.split(command)
+    words = shlex.split(text.replace("\\\n", ""))
+    env = {}
+    while words and (assigned := _ASSIGNMENT.fullmatch(words[0])):
+        env[assigned["name"]] = assigned["value"]
+        del words[0]
     if not words:
         raise ValueError("it is empty")
     if not any(PORT in word for word in words):
         raise ValueError(f"it has no {PORT}")
-    program = words[0]
-    if not built and ("/" in program or program.startswith("~")):
-        words[0] = str(with_home(program).absolute())
-    return words
+    words = [str(with_home(word)) if word.startswith("~/") else word for word in words]
+    if not built and ("/" in words[0] or words[0].startswith("~")):
+        words[0] = str(with_home(words[0]).absolute())
+    return Command(words, env)
 
 
 def build_steps(text: str) -> list[list[str]]:
@@ -42,11 +98,12 @@ def build_steps(text: str) -> list[list[str]]:
     return [words] if words else []
 
 
-def of_commands(commands: Sequence[Sequence[str]], settings: Mapping[str, Any]) -> Variants:
+def of_commands(commands: Sequence[Command], settings: Mapping[str, Any]) -> Variants:
     """Return a variant for each command, named by the words in which the commands differ."""
-    common = set(commands[0]).intersection(*commands[1:])
+    words = [[command.program, *command.named_words] for command in commands]
+    common = set(words[0]).intersection(*words[1:])
     names = []
-    for command in commands:
+    for command in words:
         own = [word for word in command[1:] if word not in common and PORT not in word]
         # An option is named with its value, also where only one of them differs: `-t 2`.
         texts = [
@@ -55,23 +112,21 @@ def of_commands(commands: Sequence[Sequence[str]], settings: Mapping[str, Any]) 
             if word in own
         ]
         names.append("-".join([Path(command[0]).name, *(text.strip("-") for text in texts)]))
-    programs = [Path(command[0]).name for command in commands]
+    programs = [Path(command[0]).name for command in words]
     if len(set(programs)) == len(programs):
         names = programs  # nothing else is needed to tell them apart
     return {
-        name: {"server": {**settings, "command": list(command)}}
-        for name, command in zip(_told_apart(names, commands), commands, strict=True)
+        name: command.variant(settings)
+        for name, command in zip(_told_apart(names, words), commands, strict=True)
     }
 
 
-def of_preloads(
-    command: Sequence[str], preloads: Sequence[str], settings: Mapping[str, Any]
-) -> Variants:
+def of_preloads(command: Command, preloads: Sequence[str], settings: Mapping[str, Any]) -> Variants:
     """Return a variant of one command for each preloaded allocator."""
     names = _told_apart([Path(preload).name for preload in preloads], [[p] for p in preloads])
     return {
         name: {
-            "server": {**settings, "command": list(command)},
+            **command.variant(settings),
             "allocator": {
                 "preload": str(with_home(preload).absolute()) if "/" in preload else preload
             },
@@ -83,7 +138,7 @@ def of_preloads(
 def of_revisions(
     sources: Sequence[str],
     build: Sequence[Sequence[str]],
-    command: Sequence[str],
+    command: Command,
     settings: Mapping[str, Any],
 ) -> Variants:
     """Return a variant for each `REPOSITORY@REVISION`. Raises ValueError."""
@@ -94,16 +149,9 @@ def of_revisions(
             raise ValueError(f"{text}: expected REPOSITORY@REVISION, such as ~/redis@unstable")
         pairs.append((str(with_home(repository).absolute()), revision))
     names = _told_apart([f"{Path(git).name}-{revision}" for git, revision in pairs], pairs)
+    steps = [list(step) for step in build]
     return {
-        name: {
-            "server": {
-                **settings,
-                "git": git,
-                "revision": revision,
-                "build": [list(step) for step in build],
-                "command": list(command),
-            }
-        }
+        name: command.variant({**settings, "git": git, "revision": revision, "build": steps})
         for name, (git, revision) in zip(names, pairs, strict=True)
     }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.spec import load_spec
-from perfrunner.spec.server_pair import build_steps, of_commands, words_of
+from perfrunner.spec.server_pair import build_steps, command_of, of_commands, shell_part
 from tests.unit.cli.test_run import play
 
 __all__ = ["play"]
@@ -101,6 +101,12 @@ def test_revisions_of_a_repository(cli, play, program):
         (["./old/memcached -p {port}", "./old/memcache -p {port}"], "there is no"),
         (["./old/memcached -p {port}", "./new/memcached -d -p {port}"], "foreground"),
         (["./old/memcached -p {port} 'x", "b {port}"], "No closing quotation"),
+        (["A=1", "b {port}"], "it is empty"),
+        (["./a=b/memcached -p {port}", "b {port}"], "a program without '=' in its path"),
+        (
+            ["lower=1 ./old/memcached -p {port}", "b {port}"],
+            "expected an environment variable's name",
+        ),
         (["--preload", "glibc", "./old/memcached -p {port}"], "expected at least 2 allocators"),
         (["--preload", "glibc,jemaloc", "./old/memcached -p {port}"], "did you mean jemalloc?"),
         (["--preload", "glibc,jemalloc", "a {port}", "b {port}"], "--preload takes one command"),
@@ -131,15 +137,86 @@ def test_a_shell_only_for_shell_text_of_the_command_line():
     assert build_steps("./autogen.sh && make") == [["sh", "-c", "./autogen.sh && make"]]
 
 
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("memcached -p {port} > log", ">"),
+        ("memcached -p {port} 2>&1", "2>&1"),
+        ("memcached -p {port} 2>>log", "2>>"),
+        ("memcached -p {port} | tee log", "|"),
+        ("memcached -p {port} &", "&"),
+        ("cd /tmp && memcached -p {port}", "&&"),
+        ("ulimit -n 9; memcached -p {port}", ";"),
+        ("memcached -p {port} -t $(nproc)", "$("),
+        ('memcached -p {port} -t "`nproc`"', "`"),
+        ("$HOME/memcached -p {port}", "$HOME"),
+        ('memcached -p {port} -P "${HOME}/x"', "${"),
+        ("memcached -p {port} # two threads", "#"),
+        ("memcached -p {port}\nmemcached", "a line break"),
+    ],
+)
+def test_what_needs_a_shell_is_refused(cli, play, program, text: str, part: str):
+    """The words of a redirection would be arguments of the server, which may ignore them."""
+    runner = play()
+    said = cli("ab", "./old/memcached -p {port}", text, code=2).stderr
+    assert f": {part} needs a shell" in said
+    assert "script that ends with `exec" in said
+    assert not hasattr(runner, "arguments") or runner.arguments is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "server {port} --user 'x on >pw ~* &* +@all'",
+        'server {port} --user "x on >pw ~* &* +@all; #"',
+        r"server {port} a\&b \$HOME \> \#",
+        'server {port} "costs 5$" --save "" --bind * -::*',
+        "server {port} it's fine'#1",
+        "server {port} '$(x) `y` | z'",
+        " server {port}\n",
+    ],
+)
+def test_what_a_shell_takes_literally_is_no_shell_text(text: str):
+    assert shell_part(text.strip()) is None
+    assert command_of(text).words[1] == "{port}"
+
+
+def test_variables_in_front_and_homes_are_those_of_a_shell(cli, play, program, monkeypatch):
+    monkeypatch.setenv("HOME", str(program))
+    runner = play()
+    cli("ab", "~/old/memcached -p {port}", "X=1 Y='a b' ~/old/memcached -p {port} \\\n -P ~/pid")
+    plain, other = runner.arguments.spec.variants.values()
+    assert plain.env == {}
+    assert other.env == {"X": "1", "Y": "a b"}
+    path = str(program / "old" / "memcached")
+    assert other.server.command == (path, "-p", "{port}", "-P", str(program / "pid"))
+
+
+def test_one_command_with_two_environments_is_not_the_same_command(cli, play, program):
+    runner = play()
+    cli("ab", "X=1 ./old/memcached -p {port}", "X=2 ./old/memcached -p {port}")
+    variants = runner.arguments.spec.variants
+    assert {name: dict(v.env) for name, v in variants.items()} == {
+        "memcached-X=1": {"X": "1"},
+        "memcached-X=2": {"X": "2"},
+    }
+
+
+def test_one_environment_under_several_allocators(cli, play, program):
+    runner = play()
+    cli("ab", "X=1 ./old/memcached -p {port}", "--preload", "glibc,jemalloc")
+    assert [dict(v.env) for v in runner.arguments.spec.variants.values()] == [{"X": "1"}] * 2
+
+
 def test_names_say_what_differs():
     commands = [
-        words_of("redis-server --port {port} --save ''"),
-        words_of("redis-server --port {port} --save '' --io-threads 2"),
+        command_of("redis-server --port {port} --save ''"),
+        command_of("redis-server --port {port} --save '' --io-threads 2"),
     ]
     assert list(of_commands(commands, {})) == ["redis-server", "redis-server-io-threads-2"]
-    same = [words_of("/a/old/mc -p {port}"), words_of("/a/new/mc -p {port}")]
+    same = [command_of("/a/old/mc -p {port}"), command_of("/a/new/mc -p {port}")]
     assert list(of_commands(same, {})) == ["old-mc", "new-mc"]
-    twice = [words_of("mc -p {port}")] * 2
+    twice = [command_of("mc -p {port}")] * 2
     assert list(of_commands(twice, {})) == ["mc", "mc-2"]
 
 
