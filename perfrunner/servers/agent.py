@@ -31,6 +31,7 @@ from perfrunner.servers.registry import ADAPTERS, adapter_for, guess_kind
 from perfrunner.servers.wire import WireError, connected, log_in
 
 POLL_S = 0.02
+SILENT = "nothing listens on its port"
 PATIENCE_S = 20.0  # for an answer: a busy host may not schedule a server for seconds
 _END = {signal.SIGTERM, signal.SIGINT}
 AFTER_EXIT_S = 0.5  # a server that becomes a daemon answers soon after its first process has ended
@@ -67,10 +68,13 @@ def _free_ports(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
-    """Wait for an answer; `alive` tells whether the process that was started is still there then."""
+    """Wait for an answer.
+
+    `alive` tells whether the process that was started is still there then, and `listener` which process has the port.
+    """
     deadline = time.monotonic() + given.timeout
     gone_at: float | None = None
-    trouble = "nothing listens on its port"
+    trouble = SILENT
     while time.monotonic() < deadline:
         alive = is_alive(given.pid)
         if not alive:
@@ -84,7 +88,10 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
             given.kind = kind
             state = ask(given)
             if not state.busy.startswith("loading"):
-                return {"ready": True, "alive": alive, "kind": kind, "state": asdict(state)}
+                owner = listener(given.pid, given.port)
+                return {
+                    "ready": True, "alive": alive, "kind": kind, "state": asdict(state), "listener": owner,
+                }  # fmt: skip
             given.kind, trouble = kind, state.busy
         except ConnectionRefusedError:
             pass
@@ -95,6 +102,8 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
         except OSError as error:
             trouble = f"its port does not answer: {error}"
         time.sleep(POLL_S)
+    if trouble == SILENT and _listening_inodes(given.port):
+        trouble = f"it listens on its port, but not on {given.host}"
     return {"ready": False, "alive": is_alive(given.pid), "error": trouble}
 
 
@@ -174,6 +183,44 @@ def listens(port: int) -> bool:
             try:
                 probe.bind((address, port))
             except OSError:
+                return True
+    return False
+
+
+_LISTENS = "0A"  # the state in /proc/net/tcp
+
+
+def listener(pid: int, port: int) -> int | None:
+    """Return the process that listens on a port: `pid` if it does, else another one; None if nobody can tell."""
+    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
+    try:
+        if not sockets or _holds(pid, sockets):
+            return pid if sockets else None
+    except OSError:  # of another user, or it has ended
+        return None
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and _holds(int(entry.name), sockets):
+                return int(entry.name)
+    return None
+
+
+def _listening_inodes(port: int) -> set[str]:
+    inodes = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
+                    inodes.add(fields[9])
+    return inodes
+
+
+def _holds(pid: int, sockets: set[str]) -> bool:
+    """Return whether a process has one of the sockets open. Raises OSError."""
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed in the meantime
+            if str(descriptor.readlink()) in sockets:
                 return True
     return False
 

@@ -169,7 +169,9 @@ class CommandServer(ServerProcess):
         if not answer.get("ready"):
             raise self._not_ready(str(answer.get("error")), timeout)
         self.kind, self.state = str(answer["kind"]), answer["state"]
-        if isinstance(self.handle, Container):
+        if not isinstance(self.handle, Container):
+            self._refuse_wrapper(answer.get("listener"))
+        else:
             self.handle.find_process(self.setup.cpus)
             name = f"{self.setup.name}.{CONTAINER}"
             self.recorder.process_known(self.host.name, self.setup.name, name, self.handle.pid)
@@ -261,6 +263,18 @@ class CommandServer(ServerProcess):
                 "raise the limit (memcached -m MiB, redis --maxmemory) or reduce items;"
                 " limits.misses allows evictions",
             )
+
+    def _refuse_wrapper(self, listener: int | None) -> None:
+        """Raise TrialError if another process than the one that was started serves: its figures would be missing."""
+        if listener in (None, self.handle.pid):
+            return
+        name = self.host.run(["cat", f"/proc/{listener}/comm"], check=False).stdout.strip()
+        raise TrialError(
+            f"{self.title} started another process ({name or 'process'} {listener}), which serves on the port: memory"
+            " and CPU time would be those of the process that only waits for it",
+            "start the server itself, without sudo, time, timeout or docker; a script must end with `exec`, and a"
+            " container is measured with `server.image`",
+        )
 
     def _gone(self, *, answered: bool) -> TrialError:
         """Return the error of a process that ended; end what it left behind, if it became a daemon."""

@@ -91,8 +91,18 @@ def test_a_setting_that_did_not_take_effect_fails_the_run_before_measuring(
             "went into the background",
         ),
         ("import time\ntime.sleep(600)\n", "was not ready within"),
+        (
+            "import os, socket, sys, time\ns = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+            "if os.fork():\n    s.close()\n    os.wait()\ntime.sleep(600)\n",
+            "started another process (work-server",
+        ),
+        (
+            "import socket, sys, time\ns = socket.create_server(('127.0.0.2', int(sys.argv[1])))\n"
+            "time.sleep(600)\n",
+            "it listens on its port, but not on 127.0.0.1",
+        ),
     ],
-    ids=["ends", "daemon", "never ready"],
+    ids=["ends", "daemon", "never ready", "wrapper", "another address"],
 )
 def test_a_server_that_does_not_start(servers: ServerLab, tmp_path: Path, text: str, message: str):
     command = [script(tmp_path / "work-server", text), "{port}", str(servers.work) + "/"]

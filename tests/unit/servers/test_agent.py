@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from perfrunner.servers import agent
-from perfrunner.servers.agent import free_ports, listens, read_usage, stack_bytes
+from perfrunner.servers.agent import free_ports, listener, listens, read_usage, stack_bytes
 from perfrunner.servers.registry import guess_kind
 from perfrunner.servers.wire import Wire, WireError, connected
 
@@ -165,3 +165,16 @@ def test_stacks_are_mappings_behind_a_guard_page():
         "7f0001000000-7f0001800000 rw-p 0 0 0 heap-like\n"
     )
     assert stack_bytes(maps, 8 << 20, 4096) == 8 << 20
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_the_process_that_listens_is_found(address: str):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as ours:
+        port = ours.getsockname()[1]
+        assert listener(os.getpid(), port) == os.getpid()
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+            assert listener(child.pid, port) == os.getpid(), "the child does not have the socket"
+            child.communicate(b"\n")
+        assert listener(child.pid, port) is None, "it has ended"
+    assert listener(os.getpid(), port) is None, "nobody listens"
