@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import fabric
 import paramiko
@@ -159,6 +159,25 @@ class _Judge(paramiko.MissingHostKeyPolicy):
         self._known.judge(key.asbytes())
 
 
+# One key exchange, of which the SSH library knows the first name alone.
+_CURVE, _CURVE_FIRST = "curve25519-sha256", "curve25519-sha256@libssh.org"
+_LIBRARY: Any = paramiko.Transport
+
+
+class _Transport(paramiko.Transport):
+    """Paramiko's transport, which also knows the name that RFC 8731 gave to a key exchange that it has."""
+
+    _kex_info: ClassVar = {
+        **_LIBRARY._kex_info,  # noqa: SLF001
+        _CURVE: _LIBRARY._kex_info[_CURVE_FIRST],  # noqa: SLF001
+    }
+    _preferred_kex = tuple(
+        name
+        for known in _LIBRARY._preferred_kex  # noqa: SLF001
+        for name in ((_CURVE, known) if known == _CURVE_FIRST else (known,))
+    )
+
+
 class _Factory:
     """Make paramiko's transport with the algorithms that ssh_config allows and the host's known key types first."""
 
@@ -167,7 +186,7 @@ class _Factory:
         self._types = known.types()
 
     def __call__(self, sock: socket.socket, **settings: Any) -> paramiko.Transport:
-        transport = paramiko.Transport(sock, **settings)
+        transport = _Transport(sock, **settings)
         options = transport.get_security_options()
         options.ciphers = self._among(options.ciphers, "ciphers")
         options.digests = self._among(options.digests, "macs")

@@ -11,6 +11,7 @@ import base64
 import binascii
 import contextlib
 import functools
+import os
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -47,6 +48,10 @@ class LockedIdentity(paramiko.AuthenticationException):
     """The only keys to offer have a passphrase, and the agent has none of them."""
 
 
+class UnsafeIdentity(paramiko.AuthenticationException):
+    """No key was accepted, and one was not offered because others can read its file."""
+
+
 @dataclass(frozen=True)
 class _Offer:
     """A key to try. `load` returns None if it cannot sign (a passphrase, no private half)."""
@@ -70,6 +75,7 @@ class OpenSshLogin:
         self._user = user
         self._identities = identities
         self._locked: list[str] = []
+        self._unsafe: list[str] = []
 
     def authenticate(self, transport: paramiko.Transport) -> list[str]:
         """Log in. Raises paramiko.AuthenticationException if no key is accepted."""
@@ -96,6 +102,8 @@ class OpenSshLogin:
                 raise paramiko.AuthenticationException(
                     f"the server also wants {' and '.join(further)}, which needs a person"
                 )
+        if self._unsafe:
+            raise UnsafeIdentity(" ".join(self._unsafe))
         if refused:
             raise paramiko.AuthenticationException(f"offered {', '.join(refused)}")
         if self._locked:
@@ -143,6 +151,9 @@ class OpenSshLogin:
         return _Offer(name, load)
 
     def _private(self, file: _File) -> paramiko.PKey | None:
+        if _is_unsafe(file.path):
+            self._unsafe.append(str(file.path))
+            return None
         try:
             key = _loaded(file.path)
         except (paramiko.PasswordRequiredException, TypeError):  # TypeError: of the crypto library
@@ -209,6 +220,15 @@ def plain_key(certificate: bytes) -> bytes:
 
 def _constant(key: AgentKey) -> Callable[[], paramiko.PKey | None]:
     return lambda: key
+
+
+def _is_unsafe(path: Path) -> bool:
+    """Return whether ssh ignores a private key because of the permissions of its file, which is the user's own."""
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return status.st_uid == os.getuid() and bool(status.st_mode & 0o077)
 
 
 def _loaded(path: Path) -> paramiko.PKey:

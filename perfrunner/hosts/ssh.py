@@ -144,7 +144,7 @@ class SshTransport(ShellTransport):
         import paramiko
 
         from perfrunner.hosts.connection import ProxyFailed
-        from perfrunner.hosts.identities import LockedIdentity, NoIdentity
+        from perfrunner.hosts.identities import LockedIdentity, NoIdentity, UnsafeIdentity
 
         text = str(error) or type(error).__name__
         if text == "No existing session":  # how Paramiko puts it
@@ -159,6 +159,11 @@ class SshTransport(ShellTransport):
             raise HostError(
                 f"{self.peer}: the private key has a passphrase: {text}",
                 hint="add the key to an agent with ssh-add",
+            ) from error
+        if isinstance(error, UnsafeIdentity):
+            raise HostError(
+                f"{self.peer}: others can read the private key, which ssh ignores for that: {text}",
+                hint=f"chmod 600 {text}",
             ) from error
         if isinstance(error, NoIdentity):
             raise HostError(

@@ -137,6 +137,40 @@ def test_a_key_with_a_passphrase_is_passed_over(server: Sshd, keys: Path, tmp_pa
     assert "ED25519" in opens(server, tmp_path, config)
 
 
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
+def test_a_key_that_others_can_read_is_ignored_as_by_ssh(
+    server: Sshd, keys: Path, tmp_path: Path, mode: int
+) -> None:
+    key = tmp_path / "readable"
+    key.write_bytes(server.key.read_bytes())
+    key.chmod(mode)
+    config = tmp_path / "config"
+    config.write_text(f"IdentityFile {key}\nIdentityFile {keys}/file2\nIdentityAgent none\n")
+    spec = server.host_spec(tmp_path / "work", key=None, ssh_config=str(config))
+    command = destination_of(spec).command()
+    command[1:1] = ["-o", "BatchMode=yes"]
+    by_ssh = subprocess.run([*command, "true"], capture_output=True, check=False, timeout=300)
+    assert b"bad permissions" in by_ssh.stderr
+    assert by_ssh.returncode == 255
+    with pytest.raises(HostError, match=f"others can read the private key.*: {key}$") as raised:
+        open_host(spec, "ssh")
+    assert raised.value.hint == f"chmod 600 {key}"
+    config.write_text(f"IdentityFile {key}\nIdentityFile {server.key}\nIdentityAgent none\n")
+    with open_host(spec, "ssh") as host:
+        assert host.transport.run(["true"]).exit == 0
+
+
+def test_the_standard_name_of_a_key_exchange(server: Sshd, tmp_path: Path) -> None:
+    """The SSH library knows curve25519-sha256 by its first name alone, in ssh_config and from the server."""
+    config = f"KexAlgorithms curve25519-sha256\nIdentityFile {server.key}\nIdentityAgent none\n"
+    assert opens(server, tmp_path, config)
+    with (
+        raised_sshd(tmp_path / "sshd", KexAlgorithms="curve25519-sha256") as strict,
+        open_host(strict.host_spec(tmp_path / "work"), "ssh") as host,
+    ):
+        assert host.transport.run(["true"]).exit == 0
+
+
 @pytest.mark.parametrize("public", [True, False], ids=["with .pub", "alone"])
 @pytest.mark.parametrize("words", ["rsa PEM", "rsa PKCS8", "ecdsa PEM", "ecdsa PKCS8"])
 def test_every_format_of_a_key_file(server: Sshd, tmp_path: Path, words: str, public: bool) -> None:
