@@ -101,7 +101,8 @@ class Repository:
         """
         self._refuse_two_meanings(_name_in(revision))
         try:
-            sha = self.git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
+            sha = self.git("rev-parse", "--verify", "--quiet", revision).strip()
+            sha = self.git("rev-parse", "--verify", "--quiet", f"{sha}^{{commit}}").strip()
         except GitError:
             raise self._unknown(revision) from None
         text = self.git("show", "--no-patch", "--format=%H%x00%cI%x00%s", sha)

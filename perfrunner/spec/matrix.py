@@ -96,10 +96,12 @@ def label(node: Node) -> str:
 def variant_name(text: str) -> str:
     """Turn a revision or path into a variant's name.
 
-    `origin/main` becomes origin-main, `HEAD~1` and `HEAD^` become HEAD-1, `.` becomes here.
+    `origin/main` becomes origin-main, `HEAD~1` and `HEAD^` become HEAD-1, `.` becomes here. A name in another alphabet
+    becomes revision.
     """
     counted = re.sub(r"\^+(?![0-9^{])", lambda parents: f"~{len(parents[0])}", text.rstrip("/"))
-    return re.sub(r"[^A-Za-z0-9._,=+]+", "-", counted).strip("-.,=+")[-100:] or "here"
+    name = re.sub(r"[^A-Za-z0-9._,=+]+", "-", counted).strip("-.,=+")[-100:]
+    return name or ("revision" if counted.strip("./~") else "here")
 
 
 def _named(axis: str, value: Node) -> str:

@@ -144,8 +144,8 @@ def of_revisions(
     """Return a variant for each `REPOSITORY@REVISION`. Raises ValueError."""
     pairs = []
     for text in sources:
-        repository, separator, revision = text.rpartition("@")
-        if not separator or not repository or not revision:
+        repository, revision = _repository_and_revision(text)
+        if not repository or not revision:
             raise ValueError(f"{text}: expected REPOSITORY@REVISION, such as ~/redis@unstable")
         pairs.append((str(with_home(repository).absolute()), revision))
     names = _told_apart([f"{Path(git).name}-{revision}" for git, revision in pairs], pairs)
@@ -154,6 +154,14 @@ def of_revisions(
         name: command.variant({**settings, "git": git, "revision": revision, "build": steps})
         for name, (git, revision) in zip(names, pairs, strict=True)
     }
+
+
+def _repository_and_revision(text: str) -> tuple[str, str]:
+    """Split at the `@` behind the longest directory, else at the last one: both parts may contain others."""
+    places = [place for place, character in enumerate(text) if character == "@"]
+    behind_directories = [at for at in places if at and with_home(text[:at]).is_dir()]
+    at = max(behind_directories or places, default=0)
+    return text[:at], text[at + 1 :]
 
 
 def server_document(

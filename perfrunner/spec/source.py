@@ -23,9 +23,15 @@ from perfrunner.spec.engine_tree import (
     is_inside_engine,
 )
 
-# A revision becomes an argument of git: it must not look like an option.
+# A revision becomes an argument of git: it must not look like an option. It has no blanks, except in braces
+# (`main@{2 days ago}`) and in a search for a title (`:/fix the`).
+_NO_TEXT = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
 Revision = Annotated[
-    str, matching(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+=,#-]*", "a revision, tag or branch of git")
+    str,
+    matching(
+        rf"(?![-./~^{{])([^\s:{{{_NO_TEXT}]|\{{[^{{}}{_NO_TEXT}]*\}})+|:/[^{_NO_TEXT}]+",
+        "a revision, tag or branch of git",
+    ),
 ]
 
 

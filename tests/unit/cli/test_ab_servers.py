@@ -89,6 +89,9 @@ def test_revisions_of_a_repository(cli, play, program):
         (str(program), "main", (("make", "-j2"),)),
     ]
     assert {s.command for s in servers} == {("src/server", "--port", "{port}")}
+    for source in (".@@{u}", ".@npm/@types", ".@größe", ".@main@{1}"):
+        wrong = cli("ab", ".@main", source, "--run", "src/server --port {port}", code=2)
+        assert f"{program} has no revision {source[2:]}" in wrong.stderr
     wrong = cli("ab", ".@7.2", ".@mian", "--run", "src/server --port {port}", code=2)
     assert "(did you mean main?)" in wrong.stderr
 

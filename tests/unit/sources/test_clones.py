@@ -236,6 +236,23 @@ def test_a_name_of_a_branch_and_a_tag_is_refused(repo: Repo, cache: Path) -> Non
         assert text(sources, "old") == content
 
 
+def test_a_revision_is_what_git_calls_it(repo: Repo) -> None:
+    repo.git("branch", "größe/#1", "v1")
+    repo.git("commit", "-q", "--allow-empty", "-m", "fix the bug")
+    fixed = repo.git("rev-parse", "HEAD").strip()
+    first = repo.git("rev-parse", "v1^{commit}").strip()
+    repo.git("commit", "-q", "--allow-empty", "-m", "another")
+    repository = Repository.around(repo.engine)
+    assert repository is not None
+    for name, sha in (
+        ("größe/#1", first), (":/fix the", fixed), ("HEAD^{/fix the}", fixed), ("@{1}", fixed),
+    ):  # fmt: skip
+        assert repository.commit(name).sha == sha
+    for name in ("v1^{tree}", "v1..main", ":/no such title"):
+        with pytest.raises(UsageError, match="has no revision"):
+            repository.commit(name)
+
+
 def test_a_worktree_is_a_repository_like_any_other(repo: Repo, cache: Path, tmp_path: Path) -> None:
     tree = tmp_path / "beside"
     repo.git("worktree", "add", "-q", str(tree), "feature/x")

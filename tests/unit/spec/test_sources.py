@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from perfrunner.errors import SpecError
 from perfrunner.spec import load_spec
@@ -124,6 +125,44 @@ def test_a_variant_of_the_source_in_use_is_recorded_as_ever(directory: Path) -> 
     variants = load_spec(path).model_dump(mode="json")["variants"]
     assert "source" not in variants["mine"]
     assert variants["main"]["source"] == {"git": "main", "patch": None, "dir": None}
+
+
+NAMES = [
+    "größe", "fix!1", "a&b", "it's", "x%y", "fix(scope)", "#12", "ветка", "dep/npm/@types-1.2", "v1,2", "@", "@{u}",
+    "@{-1}", "main@{2 days ago}", "main@{2026-11-29 09:00}", "HEAD^{/fix the}", "HEAD~2^2", ":/fix the",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_that_git_allows_is_a_revision(name: str) -> None:
+    assert source_from_text(name) == SourceSpec(git=name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "-x",
+        "--upload-pack=x",
+        "",
+        " ",
+        "a b",
+        "HEAD:file",
+        "^main",
+        "{0}",
+        "a\nb",
+        ":",
+        ":file",
+        "a\udcff",
+        ":/a\0",
+    ],
+)
+def test_what_is_no_revision(name: str) -> None:
+    with pytest.raises(ValidationError, match="expected a revision"):
+        source_from_text(name)
+
+
+def test_a_name_without_latin_letters_is_not_called_here() -> None:
+    assert [variant_name(name) for name in ("ветка", "./", "..")] == ["revision", "here", "here"]
 
 
 def test_what_a_command_line_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
