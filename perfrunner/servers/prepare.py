@@ -25,7 +25,7 @@ from perfrunner.hosts.container import find_image
 from perfrunner.paths import with_home
 from perfrunner.servers.checks import find_program, preload_problem, program_problem
 from perfrunner.servers.preload import VARIABLE, find_library
-from perfrunner.sources.git import Commit, Repository
+from perfrunner.sources.git import AS_STORED, Commit, Repository
 from perfrunner.spec.allocator import AllocatorSpec, is_crate
 from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.variant import Variant
@@ -202,17 +202,30 @@ def _checkout(
         if (tree / _DONE).is_file():
             return tree, built_from, True
         shutil.rmtree(tree, ignore_errors=True)  # of a build that was cut off
-        steps = [
-            ["git", "clone", "--quiet", "--shared", "--no-checkout", "--", str(server.git), str(tree)],
-            ["git", "-C", str(tree), "checkout", "--quiet", "--detach", built_from.sha],
-            *(["env", "-C", str(tree), *command] for command in commands),
-        ]  # fmt: skip
+        # The user's hooks and line ends are those of other checkouts.
+        git = ["git", *AS_STORED, "-c", "core.hooksPath=/dev/null"]
+        clone = [*git, "clone", "--quiet", "--shared", "--no-checkout"]
+        clone += ["--", str(server.git), str(tree)]
+        check_out = [*git, "-C", str(tree), "checkout", "--quiet", "--detach", built_from.sha]
+        steps = [("git clone", clone), ("git checkout", check_out)]
+        steps += [(" ".join(c), ["env", "-C", str(tree), *c]) for c in commands]
         with tree.with_suffix(".log").open("w", encoding="utf-8") as log:
-            for step in steps:
-                what = f"variant {name}: {' '.join(step[3:] if step[0] == 'env' else step[:2])}"
-                run_logged(step, what=what, log=log, env=env, progress=progress)
+            for title, step in steps:
+                what = f"variant {name}: {title}"
+                try:
+                    run_logged(step, what=what, log=log, env=env, progress=progress)
+                except BuildError as error:
+                    raise _with_hint_of_submodules(error, tree) from error
         (tree / _DONE).write_text(built_from.sha, encoding="ascii")
     return tree, built_from, False
+
+
+def _with_hint_of_submodules(error: BuildError, tree: Path) -> BuildError:
+    if error.hint is not None or not (tree / ".gitmodules").is_file():
+        return error
+    command = "git submodule update --init --recursive"
+    hint = f"the checkout has no submodules; if the build needs them, begin it with: {command}"
+    return BuildError(error.message, hint, error.log)
 
 
 def sha256_of(path: Path) -> str:

@@ -34,7 +34,7 @@ _OFFLINE = {
     "GIT_ALLOW_PROTOCOL": "none", "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
 }  # fmt: skip
 _MISSING = re.compile(r"promisor remote|lazy fetch|transport '\w+' not allowed|could not fetch")
-_AS_STORED = ("-c", "core.autocrlf=false", "-c", "core.eol=lf")
+AS_STORED = ("-c", "core.autocrlf=false", "-c", "core.eol=lf")
 _KEPT_SETTING = re.compile(r"GIT_CONFIG_(COUNT|KEY_\d+|VALUE_\d+|GLOBAL|SYSTEM|NOSYSTEM)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _WHOLE = re.MULTILINE | re.DOTALL
@@ -214,7 +214,7 @@ class Repository:
         entries = self.git("--literal-pathspecs", "ls-files", "-s", "-z", "--", *names, env=env)
         files, submodules = _entries(entries)
         self.git(
-            *_AS_STORED, "checkout-index", "-z", "--stdin", f"--prefix={target}/",
+            *AS_STORED, "checkout-index", "-z", "--stdin", f"--prefix={target}/",
             env=env, stdin="".join(f"{name}\0" for name in files),
         )  # fmt: skip
         for name, commit in submodules.items():

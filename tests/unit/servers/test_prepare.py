@@ -1,0 +1,59 @@
+"""The checkout of a server's repository: independent of the user's hooks and line ends; submodules are named."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perfrunner.errors import BuildError
+from perfrunner.servers.prepare import PreparedServer, prepare
+from perfrunner.spec.server import ServerSpec
+from perfrunner.spec.variant import Variant
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with the program `srv`, and a user with settings of git that change checkouts."""
+    home, place = tmp_path / "home", tmp_path / "repository"
+    hook = home / "hooks" / "post-checkout"
+    hook.parent.mkdir(parents=True)
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    (home / ".gitconfig").write_text(
+        f"[core]\nhooksPath = {hook.parent}\nautocrlf = true\n[user]\nname = a\nemail = a@b\n"
+    )
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    git(tmp_path, "init", "-q", "-b", "main", str(place))
+    (place / "srv").write_text("#!/bin/sh\nexec memcached\n")
+    (place / "srv").chmod(0o755)
+    git(place, "add", ".")
+    git(place, "-c", "core.hooksPath=/dev/null", "commit", "-q", "-m", "one")
+    return place
+
+
+def git(place: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", str(place), *words], check=True, capture_output=True, timeout=300)
+
+
+def prepared(repository: Path, *build: tuple[str, ...]) -> PreparedServer:
+    server = ServerSpec(command=("./srv", "{port}"), git=str(repository), build=build)
+    return prepare(Variant(name="v", server=server), repository.parent / "cache", Path("nowhere"))
+
+
+def test_a_checkout_does_not_depend_on_the_users_settings(repository: Path) -> None:
+    assert prepared(repository).program.read_bytes() == b"#!/bin/sh\nexec memcached\n"
+
+
+def test_a_failed_build_names_the_submodules_that_are_not_there(repository: Path) -> None:
+    with pytest.raises(BuildError, match="variant v: false 1 failed") as failed:
+        prepared(repository, ("false", "1"))
+    assert failed.value.hint is None
+    (repository / ".gitmodules").touch()
+    git(repository, "add", ".")
+    git(repository, "-c", "core.hooksPath=/dev/null", "commit", "-q", "-m", "two")
+    with pytest.raises(BuildError, match="variant v: false 1 failed") as failed:
+        prepared(repository, ("false", "1"))
+    assert "git submodule update --init --recursive" in str(failed.value.hint)
