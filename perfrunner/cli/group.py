@@ -18,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from perfrunner import __version__
-from perfrunner.cli.output import abandon_stdout, hold_standard_streams, note
+from perfrunner.cli.output import LostOutput, abandon_stdout, hold_standard_streams, note
 from perfrunner.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -74,6 +74,10 @@ COMMANDS = {
     "nightly": ("perfrunner.cli.nightly", "Run specs every night and print what changed."),
     "fleet": ("perfrunner.cli.fleet", "Queue runs for many groups of hosts."),
 }
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_BROKEN = (errno.EROFS, errno.EIO, errno.ESTALE)
+_WRONG_PATH = (errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 class Failed(click.ClickException):
@@ -149,7 +153,6 @@ class LazyGroup(click.Group):
 
         A PerfrunnerError ends with a message, a defect with its traceback, Ctrl-C with 130.
         """
-        hold_standard_streams()
         try:
             return self._invoke(ctx)
         except (click.ClickException, click.exceptions.Exit):
@@ -159,20 +162,14 @@ class LazyGroup(click.Group):
                 raise Failed(
                     UsageError("the current directory does not exist any more", "cd to another one")
                 ) from error
-            if isinstance(error, PermissionError) and error.filename is not None:
-                # Even the question whether a file exists fails in the home of another user (`su`, `sudo -u`).
-                place = os.fsdecode(error.filename)
-                raise Failed(
-                    UsageError(
-                        f"{place}: permission denied",
-                        "use another directory, or set HOME to that of this user",
-                    )
-                ) from error
+            if isinstance(error, OSError) and (explained := _explain(error)):
+                raise Failed(explained) from error
             note(traceback.format_exc().rstrip())
             ctx.exit(EXIT_FAILED)
 
     def make_context(self, *words: Any, **options: Any) -> click.Context:
         """Parse the command line; options such as --help print here."""
+        hold_standard_streams()
         with _lost_output_handled():
             return super().make_context(*words, **options)
 
@@ -188,6 +185,27 @@ class LazyGroup(click.Group):
             ctx.exit(EXIT_INTERRUPTED)
         else:
             return value
+
+
+def _explain(error: OSError) -> PerfrunnerError | None:
+    """Return the message for what the user's files and disks cause; None for what may be a defect."""
+    place = None if error.filename is None else os.fsdecode(error.filename)
+    if isinstance(error, PermissionError) and place is not None:
+        # Even the question whether a file exists fails in the home of another user (`su`, `sudo -u`).
+        return UsageError(
+            f"{place}: permission denied",
+            "use another directory, or set HOME to that of this user",
+        )
+    if error.errno == errno.ENOENT and str(error.strerror).startswith("No usable temporary"):
+        return StoreError(str(error.strerror), "set TMPDIR to a directory with free space")
+    text = f"{place or 'a file cannot be written'}: {error.strerror}"
+    if error.errno in _WRONG_PATH:
+        return UsageError(text, "name another file or directory")
+    if error.errno in _FULL:
+        return StoreError(text, "free some space for the results, the build cache and TMPDIR")
+    if error.errno in _BROKEN:
+        return StoreError(text, "make it writable, or use another directory")
+    return None
 
 
 def _is_nowhere() -> bool:
@@ -207,9 +225,7 @@ def _lost_output_handled() -> Iterator[None]:
     except BrokenPipeError:
         abandon_stdout()
         raise click.exceptions.Exit(EXIT_OK) from None
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT) or error.filename:
-            raise
+    except LostOutput as error:
         abandon_stdout()
         text = f"cannot write the result to stdout: {error.strerror}"
         raise Failed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from perfrunner.errors import StoreError
 from perfrunner.text import never_refuse, readable
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
     from rich.console import Console
 
 WIDTH_OF_A_PIPE = 200
@@ -25,6 +27,22 @@ WIDTH_OF_A_PIPE = 200
 _WIDTHS = range(20, 10_001)
 NOTIFY_S = 300.0  # of a command that delivers a mail
 REPEATED = "it will be included in the next run's summary"
+
+
+class LostOutput(OSError):  # noqa: N818
+    """Stdout cannot be written, as opposed to a file: its disk is full, or its terminal has gone."""
+
+
+class _Stdout(io.FileIO):
+    """The file descriptor of stdout; an error of a write is a LostOutput, unless only the reader has gone."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise LostOutput(error.errno, error.strerror) from error
 
 
 def print_json(document: Any) -> None:
@@ -92,8 +110,24 @@ def hold_standard_streams() -> None:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
+    _mark_errors_of_stdout()
     never_refuse(sys.stdout)
     never_refuse(sys.stderr)
+
+
+def _mark_errors_of_stdout() -> None:
+    """Replace sys.stdout, if it is the process's own, by one whose errors are distinguished from those of files."""
+    old = sys.stdout
+    with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor: of a test
+        if old.fileno() != 1 or not isinstance(old, io.TextIOWrapper):
+            return
+        raw = _Stdout(1, "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(
+            raw if old.write_through else io.BufferedWriter(raw),
+            encoding=old.encoding,
+            line_buffering=old.line_buffering,
+            write_through=old.write_through,
+        )
 
 
 def deliver(mail: str, command: str | None) -> None:

@@ -43,11 +43,51 @@ def test_a_reader_that_goes_is_no_error(cli, stored, words):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("words", [["list"], ["--man"]], ids=" ".join)
-def test_a_full_disk_is_named(cli, stored, words):
-    done = perfrunner(words, cli.directory, os.open("/dev/full", os.O_WRONLY))
+@pytest.mark.parametrize("words", [["list"], ["--man"], ["report"]], ids=" ".join)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_named(cli, stored, words, unbuffered):
+    full = os.open("/dev/full", os.O_WRONLY)
+    done = perfrunner(words, cli.directory, full, PYTHONUNBUFFERED=unbuffered)
     assert done.returncode == 3
     assert done.stderr.startswith(b"error: cannot write the result to stdout: No space left")
+
+
+SERVERS = ["cat {port}", "cat {port} -n"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["ab", *SERVERS], "No usable temporary directory", "TMPDIR"),
+        (["nightly", "spec.yaml"], "cannot be written: File too large", "free some space"),
+    ],
+    ids=["ab", "nightly"],
+)
+def test_a_file_that_cannot_be_written_is_not_called_stdout(cli, words, message, hint):
+    """No regular file can grow, as on a full disk; stdout is a pipe."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'ulimit -f 0; exec "$@"', "sh", sys.executable, "-m", "perfrunner", *words],
+        cwd=cli.directory, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "stdout" not in done.stderr
+    assert message in done.stderr
+    assert hint in done.stderr.partition("hint: ")[2]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["ab", *SERVERS], ["nightly", "spec.yaml"], ["report"]],
+    ids=lambda words: words[0],
+)
+@pytest.mark.parametrize("place", ["spec.yaml/x", "x" * 300], ids=["below a file", "too long"])
+def test_a_path_that_cannot_be_is_a_usage_error(cli, words, place):
+    done = perfrunner([*words, "--out", place], cli.directory, subprocess.DEVNULL)
+    assert b"Traceback" not in done.stderr, done.stderr
+    assert done.returncode == (2 if words[0] != "report" or place[0] == "x" else 3)
+    assert place.encode() in done.stderr
 
 
 @pytest.mark.parametrize("words", TABLES, ids=" ".join)
