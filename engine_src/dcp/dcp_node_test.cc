@@ -76,7 +76,7 @@ TEST_F(DcpNodeTest, WithoutUsersOnlyTheNodeIsLimited) {
 }
 
 TEST_F(DcpNodeTest, StreamsTakeABoundedShareOfTheQuota) {
-    bucket_->setQuota(10 * 20 * DcpNode::kStreamBytes);  // a tenth of it for 20 streams
+    bucket_->setQuota(DcpNode::kStreamBytes * 10 * 20);  // a tenth of it for 20 streams
     ASSERT_TRUE(connect("a"));
     EXPECT_EQ(openStreams("a"), 4U);
     ASSERT_TRUE(connect("a"));
