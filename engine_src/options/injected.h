@@ -149,7 +149,7 @@ struct Background : CountedFault {
     class Turn : public NoFault::Turn {
       public:
         Turn() {
-            static const Ticker ticker(kPeriod, [](std::chrono::nanoseconds elapsed) {
+            static const Ticker kTicker(kPeriod, [](std::chrono::nanoseconds elapsed) {
                 burnFor(elapsed * faultSize() / 1000, burnSome);
             });
         }
@@ -165,8 +165,8 @@ struct Burst : CountedFault {
         Turn& operator=(const Turn&) = delete;
         ~Turn() {
             static Debt debt;
-            static const Ticker ticker(std::chrono::milliseconds{PeriodMs},
-                                       [](auto) { burnFor(debt.take(), burnSome); });
+            static const Ticker kTicker(std::chrono::milliseconds{PeriodMs},
+                                        [](auto) { burnFor(debt.take(), burnSome); });
             debt.addCycle(faultSize());
         }
     };
@@ -229,7 +229,7 @@ struct Lock : CountedFault {
         Turn& operator=(const Turn&) = delete;
         ~Turn() {
             static Debt debt;
-            static const Ticker ticker(kPeriod, [](auto) {
+            static const Ticker kTicker(kPeriod, [](auto) {
                 const std::lock_guard held(mutex());
                 burnFor(debt.take(), burnSome);
             });

@@ -42,8 +42,9 @@ inline unsigned parsePerMille(const char* text) {
 }
 
 inline unsigned faultSize() {
-    static const unsigned perMille = parsePerMille(std::getenv(kSizeVariable));
-    return perMille;
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes the environment
+    static const unsigned kPerMille = parsePerMille(std::getenv(kSizeVariable));
+    return kPerMille;
 }
 
 /// CPU time that the fault has used so far, over all threads.

@@ -90,23 +90,20 @@ class Session {
 
     // --- login
     /// Counts the session in `waiting` until a login succeeds.
-    void awaitLogin(std::atomic<uint32_t>& waiting) { waiting_.emplace(waiting); }
+    void awaitLogin(std::atomic<uint32_t>& waiting) { waiting_ = ConnectionSlot(waiting); }
     [[nodiscard]] const std::string& user() const { return user_; }
     std::optional<SaslExchange>& login() { return login_; }
     /// `place` is one of the connections of users, and empty for an administrator.
-    void loggedIn(std::string user, Role role, std::optional<ConnectionSlot> place = {}) {
+    void loggedIn(std::string user, Role role, ConnectionSlot place = {}) {
         user_ = std::move(user);
         role_ = role;
-        waiting_.reset();
-        leave();
-        if (place) {
-            place_.emplace(*std::move(place));
-        }
+        waiting_ = {};
+        place_ = std::move(place);
         failedLogins_ = 0;
         update();
     }
     /// Gives back the place of an earlier login.
-    void leave() { place_.reset(); }
+    void leave() { place_ = {}; }
     /// Also forgets an earlier login, and ends what was opened for that user. Returns the number of
     /// consecutive failed logins.
     unsigned loginFailed() {
@@ -203,8 +200,8 @@ class Session {
     std::shared_ptr<const StatJob> statJob_;
     std::shared_ptr<const BucketJob> bucketJob_;
     std::string user_;
-    std::optional<ConnectionSlot> waiting_;  ///< for its first login
-    std::optional<ConnectionSlot> place_;    ///< among the connections of users
+    ConnectionSlot waiting_;  ///< for its first login
+    ConnectionSlot place_;    ///< among the connections of users
     std::string agent_;
     std::optional<SaslExchange> login_;
     std::shared_ptr<Waker> waker_;

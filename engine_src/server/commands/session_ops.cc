@@ -116,10 +116,10 @@ After loginSucceeded(CommandContext& context, const FrameView& request, std::str
     const std::string user = login->user();
     login.reset();
     const Role role = server.users->role(user);
-    std::optional<ConnectionSlot> place;
+    ConnectionSlot place;
     if (role != Role::Admin) {
         context.session.leave();
-        place.emplace(server.userConnections);
+        place = ConnectionSlot(server.userConnections);
         if (server.userConnections.load() > server.settings.maxConnections) {
             server.rejectedConnections.fetch_add(1, std::memory_order_relaxed);
             replyError(context, request, Status::kEtmpfail, "Too many connections");

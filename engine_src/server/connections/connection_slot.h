@@ -1,5 +1,5 @@
 // ConnectionSlot: counts one of the allowed connections from the moment that a socket is accepted
-// until it is closed, in any way.
+// until it is closed, in any way. An empty slot counts nothing.
 //
 // Ownership: the counter outlives the slot. Threads: a slot is used by its owner, the counter by
 // any thread.
@@ -13,12 +13,17 @@ namespace kv::server {
 
 class ConnectionSlot {
   public:
+    ConnectionSlot() = default;
     explicit ConnectionSlot(std::atomic<uint32_t>& taken) : taken_(&taken) {
         taken.fetch_add(1, std::memory_order_relaxed);
     }
     ConnectionSlot(ConnectionSlot&& other) noexcept
         : taken_(std::exchange(other.taken_, nullptr)) {}
-    ConnectionSlot& operator=(ConnectionSlot&&) = delete;
+    ConnectionSlot& operator=(ConnectionSlot&& other) noexcept {
+        // The old one is given back when `old` ends.
+        const ConnectionSlot old(std::exchange(taken_, std::exchange(other.taken_, nullptr)));
+        return *this;
+    }
     ConnectionSlot(const ConnectionSlot&) = delete;
     ConnectionSlot& operator=(const ConnectionSlot&) = delete;
     ~ConnectionSlot() {
@@ -28,7 +33,10 @@ class ConnectionSlot {
     }
 
   private:
-    std::atomic<uint32_t>* taken_;
+    /// Takes over a count.
+    explicit ConnectionSlot(std::atomic<uint32_t>* taken) : taken_(taken) {}
+
+    std::atomic<uint32_t>* taken_{nullptr};
 };
 
 }  // namespace kv::server
