@@ -46,7 +46,7 @@ struct WarmupResult {
     size_t vbuckets{0};       ///< with a stored state
     size_t documents{0};      ///< live ones, loaded
     size_t tombstones{0};     ///< stored deletions, not kept in memory
-    bool clean{false};        ///< the last stop was clean, or the directory is new
+    bool clean{false};        ///< the last stop was clean, and here; or the directory is new
     size_t lostVBuckets{0};   ///< different from what the last clean stop left
     size_t lostDocuments{0};  ///< live documents fewer than the last clean stop left
     uint64_t cutOffBytes{0};  ///< of the stores' logs that could not be read after a crash
@@ -76,10 +76,11 @@ class PersistentBucket final : public Bucket {
                      Executor& executor, const StoreFactory& factory = {});
     ~PersistentBucket() override;
 
-    /// Loads every stored document, state and failover log. After a stop that was not clean, active
-    /// vBuckets begin a new history. vBuckets without a stored state stay Dead. Throws StoreError,
-    /// also if anything that the last clean stop left is missing. With acceptLoss such vBuckets
-    /// forget their history instead, so that nobody can continue from lost data.
+    /// Loads every stored document, state and failover log. After a stop that was not clean, and in
+    /// a copy of the directory, active vBuckets begin a new history. vBuckets without a stored
+    /// state stay Dead. Throws StoreError, also if anything that the last clean stop left is
+    /// missing. With acceptLoss such vBuckets forget their history instead, so that nobody can
+    /// continue from lost data.
     WarmupResult warmUp();
     void startFlushing();
     /// Stops the flushers and stores everything that is queued. Returns false if the store refuses;

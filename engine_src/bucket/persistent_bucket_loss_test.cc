@@ -107,6 +107,32 @@ TEST_F(PersistentBucketLossTest, ALostVBucketKeepsItsStateButIsEmpty) {
     EXPECT_EQ(bucket_->vbucket(Vbid{2}).failoverLog().entries().size(), 1U);
 }
 
+TEST_F(PersistentBucketLossTest, ACopyOfTheDirectoryBeginsANewHistory) {
+    open(fake_);
+    set("a", "1");
+    set("b", "2");
+    const auto before = bucket_->vbucket(Vbid{0}).failoverLog().entries();
+    stopCleanly();
+    const auto original = dir_.root() / "original";
+    std::filesystem::rename(data(), original);
+    std::filesystem::copy(original, data(), std::filesystem::copy_options::recursive);
+    open(fake_);
+    EXPECT_EQ(get("b"), "2");
+    const auto copied = bucket_->vbucket(Vbid{0}).failoverLog().entries();
+    ASSERT_EQ(copied.size(), before.size() + 1);
+    EXPECT_NE(copied[0].uuid, before[0].uuid);
+    EXPECT_EQ(copied[0].seqno, Seqno{2});
+    EXPECT_EQ(copied[1], before[0]);
+    stopCleanly();
+    open(fake_);
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).failoverLog().entries(), copied) << "its own mark";
+    close();
+    std::filesystem::remove_all(data());
+    std::filesystem::rename(original, data());
+    open(fake_);
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).failoverLog().entries(), before) << "it was only moved";
+}
+
 TEST_F(PersistentBucketLossTest, AnUnreadableMarkIsNoCleanStop) {
     open(fake_);
     set("a", "1");

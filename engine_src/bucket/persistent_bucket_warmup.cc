@@ -39,7 +39,7 @@ std::vector<StoredVBucket> PersistentBucket::storedVBuckets() const {
 
 WarmupResult PersistentBucket::warmUp() {
     const auto begin = std::chrono::steady_clock::now();
-    const bool clean = dataDir_.cleanMark().has_value() || dataDir_.isNew();
+    const bool clean = (dataDir_.cleanMark().has_value() && !dataDir_.isCopy()) || dataDir_.isNew();
     std::vector<Loaded> loaded(shards_.size());
     std::vector<std::exception_ptr> errors(shards_.size());
     std::vector<std::thread> loaders;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -29,10 +30,13 @@ bool syncPath(const std::filesystem::path& path) {
     return file && ::fsync(file.get()) == 0;
 }
 
-void writeWhole(const std::filesystem::path& path, const std::string& text) {
+namespace {
+
+void writeWhole(const std::filesystem::path& path,
+                const std::function<std::string(const std::string& identity)>& text) {
     const std::filesystem::path temporary = path.string() + ".new";
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    out << text;
+    out << text(identityOf(temporary));
     out.close();
     std::error_code error;
     if (out && syncPath(temporary)) {
@@ -44,8 +48,30 @@ void writeWhole(const std::filesystem::path& path, const std::string& text) {
     throw StoreError("cannot write " + path.string());
 }
 
+}  // namespace
+
+std::string identityOf(const std::filesystem::path& file) {
+    struct statx info {};
+    if (::statx(AT_FDCWD, file.c_str(), 0, STATX_INO | STATX_BTIME, &info) != 0) {
+        return {};
+    }
+    // A number of a file that is removed is given to another one; a time of birth is not.
+    const bool hasBirth = (info.stx_mask & STATX_BTIME) != 0;
+    return fmt::format("{}:{}.{}", info.stx_ino, hasBirth ? info.stx_btime.tv_sec : 0,
+                       hasBirth ? info.stx_btime.tv_nsec : 0);
+}
+
+void writeWhole(const std::filesystem::path& path, const std::string& text) {
+    writeWhole(path, [&text](const std::string&) { return text; });
+}
+
 void writeChecked(const std::filesystem::path& path, const std::string& line) {
     writeWhole(path, withChecksum(line));
+}
+
+void writeChecked(const std::filesystem::path& path,
+                  const std::function<std::string(const std::string& identity)>& line) {
+    writeWhole(path, [&line](const std::string& identity) { return withChecksum(line(identity)); });
 }
 
 std::optional<std::string> readChecked(const std::filesystem::path& path) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,14 @@ void writeWhole(const std::filesystem::path& path, const std::string& text);
 
 /// Writes a line, with its checksum in a second line. Throws StoreError.
 void writeChecked(const std::filesystem::path& path, const std::string& line);
+
+/// As above, for a line that contains the identity of the file.
+void writeChecked(const std::filesystem::path& path,
+                  const std::function<std::string(const std::string& identity)>& line);
+
+/// Distinguishes a file from its copies, however they are made, but not from a snapshot of the
+/// whole file system. Stays the same when the file is renamed. Empty if the file cannot be read.
+std::string identityOf(const std::filesystem::path& file);
 
 /// Returns the line that writeChecked() wrote; nothing if there is no file. Throws DamageError if
 /// the checksum does not match.

@@ -33,7 +33,7 @@ void checkLayout(const std::filesystem::path& path, unsigned shards, unsigned vb
     }
 }
 
-std::string textOf(const std::vector<StoredVBucket>& stored) {
+std::string textOf(const std::vector<StoredVBucket>& stored, const std::string& identity) {
     auto vbuckets = nlohmann::json::array();
     for (const StoredVBucket& entry : stored) {
         vbuckets.push_back({{"vbucket", entry.vbid.get()},
@@ -42,10 +42,14 @@ std::string textOf(const std::vector<StoredVBucket>& stored) {
                             {"high_seqno", entry.highSeqno.get()},
                             {"documents", entry.documents}});
     }
-    return nlohmann::json({{"format", kMarkFormat}, {"vbuckets", std::move(vbuckets)}}).dump();
+    return nlohmann::json(
+                   {{"format", kMarkFormat}, {"file", identity}, {"vbuckets", std::move(vbuckets)}})
+            .dump();
 }
 
-std::optional<std::vector<StoredVBucket>> readMark(const std::filesystem::path& path) {
+/// Sets `isCopy` if the mark was not made where it is now.
+std::optional<std::vector<StoredVBucket>> readMark(const std::filesystem::path& path,
+                                                   bool& isCopy) {
     std::optional<std::string> line;
     try {
         line = readChecked(path);
@@ -59,6 +63,14 @@ std::optional<std::vector<StoredVBucket>> readMark(const std::filesystem::path& 
     if (mark.at("format") != kMarkFormat) {
         log::warn("{} is of another version: the last stop counts as not clean", path.string());
         return std::nullopt;
+    }
+    const auto made = mark.value("file", std::string());
+    isCopy = !made.empty() && made != identityOf(path);
+    if (isCopy) {
+        log::warn(
+                "{} is a copy: another node, or this one, may have continued the history of its "
+                "documents, so a new one begins",
+                path.parent_path().string());
     }
     std::vector<StoredVBucket> stored;
     for (const auto& entry : mark.at("vbuckets")) {
@@ -85,7 +97,7 @@ DataDir::DataDir(std::filesystem::path path, unsigned shards, unsigned vbuckets)
     new_ = !std::filesystem::exists(layout);
     if (!new_) {
         checkLayout(layout, shards, vbuckets);
-        mark_ = readMark(path_ / "clean");
+        mark_ = readMark(path_ / "clean", isCopy_);
     }
 }
 
@@ -108,7 +120,8 @@ void DataDir::removeCleanMark() {
 }
 
 void DataDir::markClean(const std::vector<StoredVBucket>& stored) const {
-    writeChecked(path_ / "clean", textOf(stored));
+    writeChecked(path_ / "clean",
+                 [&stored](const std::string& identity) { return textOf(stored, identity); });
 }
 
 std::string DataDir::shardPath(unsigned shard) const {

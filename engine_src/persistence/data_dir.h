@@ -43,6 +43,9 @@ class DataDir {
     [[nodiscard]] const std::optional<std::vector<StoredVBucket>>& cleanMark() const {
         return mark_;
     }
+    /// True if the directory was copied since the mark was made. It has everything that the mark
+    /// names, but the original may have gone on from there.
+    [[nodiscard]] bool isCopy() const { return isCopy_; }
     /// Called before anything is changed, so that a crash from then on is noticed.
     void removeCleanMark();
     /// Records the content of the stores, which have synced.
@@ -55,6 +58,7 @@ class DataDir {
     unsigned shards_;
     unsigned vbuckets_;
     bool new_{false};
+    bool isCopy_{false};
     std::optional<std::vector<StoredVBucket>> mark_;
 };
 

@@ -29,7 +29,7 @@ from tests.support.dcp_client import FAILOVER_LOG, STREAM_END, TO_LATEST, DcpCli
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 VBUCKETS = 2
-DELETE, SET_CONFIG = 0x04, 0xB4
+DELETE, SET_CONFIG, ROLLBACK = 0x04, 0xB4, 0x23
 SAMPLE_STEP = 61  # bytes between two that the short test changes
 OPTIONS_STEP = 20  # times as far apart in RocksDB's OPTIONS files, which are long and which a start does not read
 LOSS = ("cut off", "lost", "damaged", "cannot be read")  # words of the log that report a loss
@@ -263,3 +263,34 @@ def test_a_loss_is_refused_until_it_is_accepted(store: Store) -> None:
     accepted = store.try_with(mix, "--accept-loss")
     assert accepted.verdict == "reported"
     assert "100 documents are lost" in accepted.text
+
+
+def test_a_client_of_the_original_does_not_resume_from_an_older_copy(
+    start_engine: Callable[..., Any], tmp_path: Path
+) -> None:
+    data, copy = tmp_path / "original", tmp_path / "copy"
+
+    def start(place: Path) -> Any:
+        return start_engine("--vbuckets", "1", "--data-dir", str(place), kind="persistent")
+
+    def fill(engine: Any, first: int) -> None:
+        with Wire(engine.port) as wire:
+            wire.send(b"".join(set_frame(b"key-%d" % n, b"v") for n in range(first, first + 100)))
+            assert all(wire.answer().status == 0 for _ in range(100))
+
+    engine = start(data)
+    fill(engine, 0)
+    assert engine.stop() == 0
+    shutil.copytree(data, copy)
+    engine = start(data)
+    fill(engine, 100)
+    with DcpClient(engine.port) as client:
+        uuid = client.failover_log(0)[0][0]
+    assert engine.stop() == 0
+    restored = start(copy)
+    fill(restored, 1000)
+    fill(restored, 2000)
+    with DcpClient(restored.port) as client:
+        answer = client.open_stream(0, start=200, uuid=uuid)
+        assert answer.status == ROLLBACK
+        assert int.from_bytes(answer.value, "big") == 100
