@@ -13,13 +13,14 @@ from perfrunner.spec.suggest import nearest
 
 # engine_src/server/params.cc
 PARAMS = (
-    "max_connections", "read_buffer_kb", "max_requests_per_turn", "max_unsent_kb", "max_buffered_mb",
-    "idle_partial_s", "frame_deadline_s", "login_timeout_s", "max_before_login_kb", "persist_wait_s",
+    "max_connections", "reserved_connections", "read_buffer_kb", "max_requests_per_turn", "max_unsent_kb",
+    "max_buffered_mb", "idle_partial_s", "frame_deadline_s", "login_timeout_s", "max_before_login_kb", "persist_wait_s",
     "auth_delay_ms", "max_failed_logins", "failed_logins_per_minute", "dcp_idle_timeout_s", "timing_sample",
     "ht_size", "ht_locks", "max_item_size",
     "mem_low_wat_pct", "mem_high_wat_pct", "mutation_mem_threshold_pct", "ephemeral_purge_age_s",
     "persistent_purge_age_s", "expiry_pass_s", "ht_resize_ms", "dcp_snapshot_interval_us",
     "dcp_backfill_idle_s", "dcp_backfill_age_s", "dcp_backfills_per_connection", "dcp_backfills_per_node",
+    "dcp_connections_per_node", "dcp_connections_per_user",
     "ephemeral_purge_interval_s", "chk_max_items", "max_checkpoints", "chk_period_ms", "chk_remover_ms",
     "fsync", "fsync_interval_ms", "rocksdb_write_buffer_mb", "rocksdb_block_cache_mb", "rocksdb_compression",
     "flusher_batch_split_trigger", "flusher_interval_ms", "flusher_retry_ms",
