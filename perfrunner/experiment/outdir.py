@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,21 +22,36 @@ from typing_extensions import Self
 from perfrunner.errors import IN_USE, StoreError, UsageError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+BROKEN = {errno.EROFS, errno.EIO, errno.ESTALE}
 _SQLITE_FULL = "database or disk is full"
 
 
 def disk_is_full(error: BaseException) -> bool:
     """Return whether an error, or one of its causes, is a full disk, an exceeded quota or a file-size limit."""
+    return any(
+        (isinstance(cause, OSError) and cause.errno in FULL) or _SQLITE_FULL in str(cause)
+        for cause in _causes(error)
+    )
+
+
+def disk_fails(error: BaseException) -> str | None:
+    """Return what is wrong with a disk if that caused an error: it is full, read-only or broken; else None."""
+    if disk_is_full(error):
+        return "is full"
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.errno in BROKEN:
+            return f"cannot be written ({cause.strerror})"
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all that it was raised from."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
         seen.add(id(current))
-        if isinstance(current, OSError) and current.errno in FULL:
-            return True
-        if _SQLITE_FULL in str(current):
-            return True
+        yield current
         current = current.__cause__ or current.__context__
-    return False
 
 
 class OutDirLock:

@@ -20,7 +20,7 @@ from perfrunner.build.cache import in_use
 from perfrunner.errors import PerfrunnerError, StoreError, UsageError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.interrupt import SignalGuard
-from perfrunner.experiment.outdir import JOURNAL, Journal, OutDirLock, disk_is_full
+from perfrunner.experiment.outdir import JOURNAL, Journal, OutDirLock, disk_fails, disk_is_full
 from perfrunner.experiment.preflight.requirements import require_sdk_here
 from perfrunner.experiment.runner import ExperimentRunner
 from perfrunner.experiment.session import JOB, RunContext, Session, begin
@@ -93,7 +93,7 @@ def run_experiment(request: RunRequest, listener: ev.Listener) -> ev.RunOutcome:
         OutDirLock(out_dir),
         in_use(request.cache_dir),
         open_store(out_dir, request.store_url) as store,
-        _report_full_disk(out_dir),
+        _report_disk(out_dir),
     ):
         if request.resume or request.extend:
             session = resume_experiment(
@@ -142,14 +142,15 @@ def _restore_sources(session: Session, request: RunRequest, listener: ev.Listene
 
 
 @contextlib.contextmanager
-def _report_full_disk(out_dir: Path) -> Iterator[None]:
-    """Replace any error caused by a full disk with one StoreError that says so."""
+def _report_disk(out_dir: Path) -> Iterator[None]:
+    """Replace any error caused by a full, read-only or broken disk with one StoreError that says so."""
     try:
         yield
     except (PerfrunnerError, OSError) as error:
-        if disk_is_full(error):
+        if wrong := disk_fails(error):
+            todo = "free some space" if disk_is_full(error) else "make it writable"
             raise StoreError(
-                f"the disk of {out_dir} is full; completed trials are stored",
-                hint="free some space, then continue with --resume",
+                f"the disk of {out_dir} {wrong}; completed trials are stored",
+                hint=f"{todo}, then continue with --resume",
             ) from error
         raise

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from sqlalchemy import (
     URL,
@@ -117,10 +118,13 @@ def connect(path_or_url: str | Path, *, create: bool) -> Opened:
     if create:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
         except OSError as error:
-            raise StoreError(f"cannot create {path.parent}: {error.strerror}") from error
+            raise StoreError(f"cannot create {path}: {error.strerror}") from error
+    # A file that is removed, or whose disk is unmounted, must not come back as an empty one.
+    name = f"file:{quote(str(path.absolute()))}"
     engine = create_engine(
-        URL.create("sqlite", database=str(path)),
+        URL.create("sqlite", database=name, query={"mode": "rw", "uri": "true"}),
         poolclass=NullPool,
         connect_args={"timeout": BUSY_SECONDS},
     )
@@ -235,8 +239,16 @@ SQLITE_ERRORS: tuple[tuple[str, str, str | None], ...] = (
         "restore it from a copy, or move it away to start with an empty store",
     ),
     ("SQLITE_CANTOPEN", "cannot open {place}: {text}", "is its directory readable and writable?"),
-    ("SQLITE_READONLY", "cannot write {place}: {text}", None),
-    ("SQLITE_IOERR", "the disk of {place} failed: {text}", None),
+    (
+        "SQLITE_READONLY",
+        "cannot write {place}: {text}",
+        "make it writable; a run continues with --resume",
+    ),
+    (
+        "SQLITE_IOERR",
+        "the disk of {place} failed: {text}",
+        "once it works, a run continues with --resume",
+    ),
 )
 
 
@@ -257,6 +269,11 @@ def _explain(error: SQLAlchemyError, place: str) -> StoreError:
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     name = getattr(cause, "sqlite_errorname", _name_on_python_3_10(text))
+    if name.startswith("SQLITE_CANTOPEN") and not Path(place).exists():
+        return StoreError(
+            f"{place} is not there any more: it was removed, or its disk is no longer mounted",
+            "put it back, then continue with --resume",
+        )
     for start, message, hint in SQLITE_ERRORS:
         if name.startswith(start):
             return StoreError(message.format(place=place, text=text), hint)

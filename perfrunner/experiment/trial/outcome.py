@@ -19,7 +19,7 @@ from pathlib import Path
 
 from perfrunner.domain import TrialKey, TrialStatus
 from perfrunner.errors import HostError, PerfrunnerError, TrialError
-from perfrunner.experiment.outdir import disk_is_full
+from perfrunner.experiment.outdir import disk_fails
 from perfrunner.experiment.trial.placement import TrialResult, fresh_directory, trial_name
 from perfrunner.hosts import STABLE_FACTS
 from perfrunner.hosts.transport import LinkLost, Transport
@@ -265,5 +265,5 @@ def _fetch_logs(host: Transport, remote: str, directory: Path) -> None:
             try:
                 host.get_file(path, local)
             except PerfrunnerError as error:
-                if disk_is_full(error) or isinstance(error, LinkLost):
+                if disk_fails(error) or isinstance(error, LinkLost):
                     raise

@@ -20,7 +20,7 @@ from typing import Literal
 
 from perfrunner.domain import TrialKey, TrialStatus
 from perfrunner.errors import HostError, TrialError
-from perfrunner.experiment.outdir import disk_is_full
+from perfrunner.experiment.outdir import disk_fails
 from perfrunner.experiment.trial.bench import SAMPLE_INTERVAL_MS, Bench
 from perfrunner.experiment.trial.cluster import Sampled
 from perfrunner.experiment.trial.group import GroupBench
@@ -104,7 +104,7 @@ class TrialRunner:
             text = f"cannot evaluate the figures of the trial: {error!r}"
             ended = [("failed", text, None) for _ in variants]
         except (TrialError, HostError) as error:
-            if isinstance(error, LinkLost) or disk_is_full(error):
+            if isinstance(error, LinkLost) or disk_fails(error):
                 raise
             ended = [
                 (status, reason, None)

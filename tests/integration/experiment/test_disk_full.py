@@ -1,7 +1,8 @@
-"""A full disk under the results: one clear message, exit 3, what is stored stays readable, and the run can go on."""
+"""A disk under the results that is full, fails or goes: one clear message, exit 3, what is stored stays readable."""
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from perfrunner.errors import HostError, StoreError
+from perfrunner.experiment.run import _report_disk
 from perfrunner.results import ResultStore
 from tests.support.fakes import Lab
 
@@ -65,3 +68,35 @@ def test_a_file_that_may_not_grow_is_the_same(lab: Lab) -> None:
     assert said.startswith(f"error: the disk of {lab.out}")
     assert "Traceback" not in said
     lab.assert_nothing_left()
+
+
+def test_a_store_that_goes_is_not_replaced_by_an_empty_one(lab: Lab) -> None:
+    """The disk with the results is unmounted; put back, the run continues."""
+    lab.write_spec(blocks=20)
+    driver = lab.start()
+    driver.wait_for("TrialFinished")
+    store, away = lab.out / "results.sqlite", lab.directory / "away"
+    store.rename(away)
+    assert driver.finish(120) == 3
+    said = driver.stderr()
+    assert said.startswith(f"error: {store} is not there any more")
+    assert "--resume" in said
+    assert not store.exists()
+    lab.assert_nothing_left()
+    away.rename(store)
+    again = lab.start(resume=True)
+    assert again.wait_for("PlanReady")["trials_done"] >= 1
+    again.wait_for("TrialFinished")
+    again.process.terminate()
+    assert again.finish() == 130
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EIO, errno.ESTALE])
+def test_a_disk_that_fails_is_named_with_what_to_do(tmp_path: Path, number: int) -> None:
+    """Linux makes a file system read-only when its disk fails. The error may be the cause of another one."""
+    error = HostError("cannot write client.json")
+    error.__cause__ = OSError(number, os.strerror(number))
+    with pytest.raises(StoreError) as raised, _report_disk(tmp_path):
+        raise error
+    assert f"{os.strerror(number)}); completed trials are stored" in raised.value.message
+    assert "--resume" in str(raised.value.hint)
