@@ -32,16 +32,19 @@ class ChecksHere:
 
     def command(self, server: ServerSpec, *, remote: bool) -> Mapping[tuple[str | int, ...], str]:
         wrong: dict[tuple[str | int, ...], str] = {}
+        begins = len(server.command) - len(server.own_words)  # 0 without a launcher
         if server.image is not None:
             if text := _image_problem(server.image, remote=remote):
                 wrong["image",] = text
         elif server.git is not None:
             if not self.settled and (text := _repository_problem(server)):
                 wrong[("git",) if server.revision is None else ("revision",)] = text
-        elif (server.is_sent or not remote) and (text := program_problem(server.command[0])):
-            wrong["command", 0] = text
-        refused = adapter_for(server.known_kind).refused(server.command[1:])
-        wrong |= {("command", index + 1): text for index, text in refused.items()}
+        elif server.is_sent or not remote:
+            for at in {0, begins} - {len(server.command)}:
+                if text := program_problem(server.command[at]):
+                    wrong["command", at] = text
+        refused = adapter_for(server.known_kind).refused(server.own_words[1:])
+        wrong |= {("command", begins + index + 1): text for index, text in refused.items()}
         wrong |= {
             (
                 "command",

@@ -92,7 +92,7 @@ def prepare(
     if server.image is not None:
         return _of_image(variant, server, server.image)
     built_from: Commit | None = None
-    cached = True
+    cached, tree = True, None
     word = server.command[0]
     if server.git is not None:
         tree, built_from, cached = _checkout(server, commit, variant.name, cache_dir, progress)
@@ -102,6 +102,7 @@ def prepare(
     if sent and (wrong := program_problem(word)):
         raise UsageError(f"variant {variant.name}: server.command: {wrong}")
     program = (find_program(word) if sent else None) or Path(word)
+    arguments, launched = _launched(server, tree) if sent else (server.command[1:], None)
     preload = variant.allocator.preload
     library = None
     if preload is not None and is_crate(preload):
@@ -118,6 +119,8 @@ def prepare(
         "library": None if library is None else str(library),
         "library_sha256": None if library is None else sha256_of(library),
     }
+    if launched is not None:
+        described |= {"launched": str(launched), "launched_sha256": sha256_of(launched)}
     if built_from is not None:
         described |= {
             "commit": built_from.sha,
@@ -126,7 +129,7 @@ def prepare(
         }
     return PreparedServer(
         program=program,
-        arguments=server.command[1:],
+        arguments=arguments,
         kind=server.known_kind,
         env=environment_of(variant, library),
         library=library,
@@ -135,6 +138,23 @@ def prepare(
         provenance={"server": described},
         seconds=time.monotonic() - began,
     )
+
+
+def _launched(server: ServerSpec, tree: Path | None) -> tuple[tuple[str, ...], Path | None]:
+    """Return the arguments of a command, and the program that a launcher such as `taskset` becomes.
+
+    Raises UsageError. A program of a checkout becomes absolute.
+    """
+    begins = len(server.command) - len(server.own_words)
+    if not begins or not server.own_words:
+        return server.command[1:], None
+    word = server.own_words[0]
+    if tree is not None and (tree / word).is_file():
+        word = str(tree / word)
+    program = find_program(word)
+    if program is None:
+        raise UsageError(f"server.command: {program_problem(word)}")
+    return (*server.command[1:begins], str(program), *server.own_words[1:]), program
 
 
 def _of_image(variant: Variant, server: ServerSpec, name: str) -> PreparedServer:
@@ -180,7 +200,8 @@ def environment_of(variant: Variant, library: Path | None) -> dict[str, str]:
 
 def content_of(described: Mapping[str, Any]) -> str:
     """Return the name of the program and library that a provenance describes."""
-    named = json.dumps([described["sha256"], described["library_sha256"]])
+    names = ("sha256", "library_sha256", *(["launched_sha256"] if "launched" in described else []))
+    named = json.dumps([described[name] for name in names])
     return hashlib.sha256(named.encode()).hexdigest()
 
 

@@ -14,7 +14,7 @@ for each start, and {dir}, the empty directory in which the server is started.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Protocol, TypeAlias
 
@@ -39,6 +39,27 @@ _KINDS: Mapping[str, Kind] = {
     "valkey-server": "redis",
     "keydb-server": "redis",
 }
+
+
+# Programs that become the one that their words name: its own words follow.
+_LAUNCHERS = frozenset(
+    ("env", "taskset", "numactl", "nice", "ionice", "chrt", "setarch", "stdbuf", "prlimit", "nohup", "setsid")
+)  # fmt: skip
+_SHELLS = frozenset(("sh", "bash", "dash", "zsh"))
+
+
+def own_words(command: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of the server itself, behind a launcher such as `taskset -c 0`; empty if nobody can tell."""
+    first = Path(command[0]).name
+    if first in _SHELLS:
+        return ()
+    if first not in _LAUNCHERS:
+        return tuple(command)
+    for at, word in enumerate(command[1:], 1):
+        is_program = "/" in word or Path(word).name in _KINDS
+        if is_program and "=" not in word and not word.startswith("-"):
+            return tuple(command[at:])
+    return ()
 
 
 class ServerSpec(Piece):
@@ -99,6 +120,11 @@ class ServerSpec(Piece):
         return Path(self.command[0]).name
 
     @property
+    def own_words(self) -> tuple[str, ...]:
+        """The words of the server itself, which may follow those of a launcher; empty if nobody can tell."""
+        return own_words(self.command)
+
+    @property
     def is_sent(self) -> bool:
         """True if hosts over SSH get the program from this machine instead of using their own."""
         return self.image is None and (self.git is not None or "/" in self.command[0])
@@ -106,7 +132,8 @@ class ServerSpec(Piece):
     @property
     def known_kind(self) -> Kind:
         """The kind that is given, or that follows from the program's name."""
-        return self.kind or _KINDS.get(self.program.lower(), "other")
+        name = Path(self.own_words[0]).name if self.own_words else self.program
+        return self.kind or _KINDS.get(name.lower(), "other")
 
     @property
     def text(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from perfrunner.paths import with_home
 from perfrunner.spec.matrix import variant_name
-from perfrunner.spec.server import PORT
+from perfrunner.spec.server import PORT, own_words
 from perfrunner.spec.small import LOCAL_CLUSTER
 
 Variants = dict[str, dict[str, Any]]
@@ -72,8 +72,8 @@ def shell_part(command: str) -> str | None:
 def command_of(text: str, *, built: bool = False) -> Command:
     """Split a command as a shell would, without running one. Raises ValueError.
 
-    Paths that begin with `~` are expanded. The program's path becomes absolute, unless it is `built` and lies in a
-    checkout.
+    Paths that begin with `~` are expanded. The program's path becomes absolute, also behind a launcher such as
+    `taskset`, unless it is `built` and lies in a checkout.
     """
     words = shlex.split(text.replace("\\\n", ""))
     env = {}
@@ -85,8 +85,9 @@ def command_of(text: str, *, built: bool = False) -> Command:
     if not any(PORT in word for word in words):
         raise ValueError(f"it has no {PORT}")
     words = [str(with_home(word)) if word.startswith("~/") else word for word in words]
-    if not built and ("/" in words[0] or words[0].startswith("~")):
-        words[0] = str(with_home(words[0]).absolute())
+    for at in {0, len(words) - len(own_words(words))} if not built else ():
+        if at < len(words) and ("/" in words[at] or words[at].startswith("~")):
+            words[at] = str(with_home(words[at]).absolute())
     return Command(words, env)
 
 

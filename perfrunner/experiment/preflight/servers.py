@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,7 +75,8 @@ def deploy_server(
     host = placement.host
     # In a container it is root, unless the image names another user; memcached ignores its option -u then.
     root = server.image is not None or host.run(["id", "-u"]).stdout.strip() == "0"
-    added = adapter_for(server.kind).added(server.arguments, root=root, listen=placement.listen)
+    own = asked.own_words[1:]
+    added = adapter_for(server.kind).added(own, root=root, listen=placement.listen)
     if asked.password_env is not None:
         hosts.credentials.servers[variant.name] = os.environ.get(asked.password_env, "")
         for other in hosts.placements.values():
@@ -107,7 +108,7 @@ def deploy_server(
         "server.kind": kind,
         "server.version": state.version or not_checked("any version", None),
         "server.protocol": _spoken(variant, protocol),
-        **_checked(variant, kind, command, state),
+        **_checked(variant, kind, (*own, *added), state),
     }
     if asked.image is not None:
         settings["server.image"] = f"{asked.image} {server.provenance['server']['digest']}"
@@ -179,11 +180,11 @@ def _ask(
     return process.kind, State(**process.state), log
 
 
-def _checked(variant: Variant, kind: str, command: ServerCommand, state: State) -> dict[str, str]:
-    """Return the settings that the command asks for, as read back. Raises SettingsCheckError at the first other one."""
+def _checked(variant: Variant, kind: str, arguments: Sequence[str], state: State) -> dict[str, str]:
+    """Return the settings that the arguments ask for, as read back. Raises SettingsCheckError if one differs."""
     adapter = adapter_for(kind)
     read = {}
-    for name, asked in adapter.requested(command.arguments).items():
+    for name, asked in adapter.requested(arguments).items():
         actual = state.settings.get(name)
         if actual is None:
             read[f"server.{name}"] = not_checked(asked or '""', None)

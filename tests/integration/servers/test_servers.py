@@ -44,6 +44,25 @@ def test_two_memcacheds_are_measured(servers: ServerLab):
     servers.assert_nothing_left()
 
 
+def test_a_launcher_is_not_the_server(servers: ServerLab, tmp_path: Path):
+    """`-c 0` is of taskset, and not the connections of memcached; the builds are those of the servers."""
+    command = memcached("-t", "2")["server"]["command"]
+    other = script(tmp_path / "memcached", f"import os, sys\nos.execv({command[0]!r}, sys.argv)\n")
+    servers.write(
+        {
+            "one": {"server": {"command": ["taskset", "-c", "0", *command]}},
+            "two": {"server": {"command": ["nice", "-n", "5", other, *command[1:]]}},
+        }
+    )
+    code, driver = servers.measure()
+    assert code == 0, driver.stderr()
+    assert settings_of(driver, "one")["server.num_threads"] == "2"
+    assert all(trial.metrics["rss_bytes"] > 4 << 20 for trial in servers.data().trials)
+    programs = [build.provenance["server"]["launched"] for build in servers.data().builds]
+    assert programs == [command[0], other]
+    assert len({build.build_id for build in servers.data().builds}) == 2
+
+
 @pytest.mark.long
 def test_its_reproduce_script_runs(servers: ServerLab, tmp_path: Path):
     servers.write({"one": memcached(), "two": memcached("-t", "1")})

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.spec import load_spec
+from perfrunner.spec.server import own_words
 from perfrunner.spec.server_pair import build_steps, command_of, of_commands, shell_part
 from tests.unit.cli.test_run import play
 
@@ -209,6 +210,36 @@ def test_one_environment_under_several_allocators(cli, play, program):
     runner = play()
     cli("ab", "X=1 ./old/memcached -p {port}", "--preload", "glibc,jemalloc")
     assert [dict(v.env) for v in runner.arguments.spec.variants.values()] == [{"X": "1"}] * 2
+
+
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [
+        ("memcached -c 0", "memcached -c 0"),
+        ("taskset -c 0 memcached -c 9", "memcached -c 9"),
+        ("numactl --membind=0 -N 0 nice -n 5 redis-server --port 1", "redis-server --port 1"),
+        ("env A=/b/c ./srv -p 1", "./srv -p 1"),
+        ("taskset -c 0 srv -c 9", ""),
+        ("sh -c 'memcached -c 9'", ""),
+        ("./sh-server -c 9", "./sh-server -c 9"),
+    ],
+)
+def test_the_words_of_the_server_follow_those_of_a_launcher(command: str, own: str):
+    words = shlex.split(command)
+    assert list(own_words(words)) == shlex.split(own)
+
+
+def test_the_server_behind_a_launcher_is_looked_at(cli, play, program):
+    runner = play()
+    cli("ab", "taskset -c 0 ./old/memcached -p {port}", "taskset -c 1 ./new/memcached -p {port}")
+    servers = [v.server for v in runner.arguments.spec.variants.values()]
+    assert [s.command[3] for s in servers] == [
+        str(program / d / "memcached") for d in ("old", "new")
+    ]
+    assert {s.known_kind for s in servers} == {"memcached"}
+    for word, message in (("./new/memcache", "there is no"), ("./new/memcached -d", "foreground")):
+        said = cli("ab", "./old/memcached -p {port}", f"taskset -c 0 {word} -p {{port}}", code=2)
+        assert message in said.stderr
 
 
 def test_names_say_what_differs():
