@@ -31,6 +31,7 @@ from perfrunner.experiment.trial.outcome import (
     judge,
     read_pressure,
 )
+from perfrunner.experiment.trial.pauses import PauseWatch
 from perfrunner.experiment.trial.placement import (
     Deployed,
     TrialResult,
@@ -93,11 +94,14 @@ class TrialRunner:
         ended: list[tuple[TrialStatus, str, Measured | None]]
         try:
             before = read_pressure(self.setup.hosts)
-            measured = self._measure(variants)
+            with PauseWatch() as pauses:
+                measured = self._measure(variants)
             pressure = read_pressure(self.setup.hosts).share_since(before)
             for variant in variants:
                 variant.facts["cpu_pressure"] = pressure
             common = [*group_reasons(measured, spec.limits), *self.host_changes()]
+            if spec.cluster.transport == "local":
+                common += pauses.reasons
             ended = [judge(measurement, spec.limits, common) for measurement in measured]
         except (ValueError, ArithmeticError) as error:
             # A tool reported impossible figures; they are in the files of the trial.

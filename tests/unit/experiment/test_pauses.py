@@ -1,0 +1,51 @@
+"""A machine that stands still during a trial."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from perfrunner.experiment.trial import pauses
+from perfrunner.experiment.trial.pauses import PauseWatch
+
+
+def reasons(times: Sequence[float]) -> Sequence[str]:
+    """What a watch says that is woken at these times."""
+    clock = iter(times)
+    ends = iter([False] * (len(times) - 2) + [True])
+    watch = PauseWatch(lambda: next(clock))
+    watch.watch(lambda _: next(ends))
+    return watch.reasons
+
+
+@pytest.mark.parametrize(
+    "times",
+    [[0.0, 0.25, 30.3, 30.5], [0.0, 30.1], [5.0, 5.2, 5.5, 35.5]],
+    ids=["in the middle", "at once", "at the end"],
+)
+def test_a_pause_is_named(times: list[float]) -> None:
+    (reason,) = reasons(times)
+    assert reason.startswith("this machine stood still for 30 s")
+
+
+def test_a_busy_host_is_not_a_pause() -> None:
+    assert reasons([0.0, 0.25, 2.0, 4.5, 9.0, 9.2]) == []
+
+
+def test_the_thread_measures_until_the_trial_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pauses, "TICK_S", 0.0)
+    woken = threading.Event()
+    times = iter([0.0, 0.1])
+
+    def clock() -> float:
+        now = next(times, 40.0)
+        if now == 40.0:
+            woken.set()
+        return now
+
+    with PauseWatch(clock) as watch:
+        assert woken.wait(300)
+    assert "stood still for 40 s" in watch.reasons[0]
+    assert not any(thread.name == "pauses" for thread in threading.enumerate())
