@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from perfrunner.cli import complete, options
 from perfrunner.cli.output import note, result
 from perfrunner.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfrunner.results import ExperimentData
 
 NAMES = ("trials", "rounds", "series")
 
@@ -133,6 +137,26 @@ def _write_archive(experiment: str | None, archive: Path, out_dir: Path) -> None
     )
 
 
+def _read(data: ExperimentData) -> None:
+    """Report a run and its history in every form, for nobody; raises what a wrong record raises."""
+    from perfrunner.analysis.history import history
+    from perfrunner.analysis.nights import night_of, primary_metrics
+    from perfrunner.report import build_report, render
+    from perfrunner.report.history import history_text
+    from perfrunner.report.page import html_text
+    from perfrunner.report.redact import redacted, redacted_nights
+    from perfrunner.results.raw import RawSeries
+
+    shared = redacted(data)
+    metrics = primary_metrics(shared.experiment)
+    nights = redacted_nights([night_of(data, metrics)])
+    history_text([history(nights, metric, metrics=len(metrics)) for metric in metrics])
+    report = build_report(shared)
+    for fmt in ("json", "terminal", "markdown"):
+        render(report, fmt)
+    html_text(report, shared, RawSeries(), (), None)
+
+
 @click.command(
     "import",
     short_help="Add a run from an archive to the stored experiments.",
@@ -154,6 +178,6 @@ def import_(archive: Path, out_dir: Path) -> None:
     from perfrunner.results.transfer import import_archive
 
     with options.open_results(out_dir, create=True) as store:
-        moved = import_archive(store, archive)
+        moved = import_archive(store, archive, _read)
     note(f"imported {moved.trials} trials and {moved.files} raw files from {archive}")
     result(f"{moved.experiment.id}\n")

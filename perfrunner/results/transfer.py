@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -27,7 +27,7 @@ from typing import IO, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perfrunner import __version__
-from perfrunner.errors import StoreError, TrialError, UsageError
+from perfrunner.errors import PerfrunnerError, StoreError, TrialError, UsageError
 from perfrunner.results.files import CHUNK, digest, raw_files, sync_path
 from perfrunner.results.profiles import variant_profiles
 from perfrunner.results.records import (
@@ -100,8 +100,14 @@ def write_archive(store: ResultStore, experiment_id: str, path: Path) -> Moved:
     return Moved(data.experiment, len(data.trials), len(files), tuple(problems))
 
 
-def import_archive(store: ResultStore, path: Path) -> Moved:
-    """Store the run of an archive. Raises UsageError if it is stored already, StoreError for a bad archive."""
+def import_archive(
+    store: ResultStore, path: Path, read: Callable[[ExperimentData], object] = lambda _: None
+) -> Moved:
+    """Store the run of an archive. Raises UsageError if it is stored already, StoreError for a bad archive.
+
+    `read` reads the records as later commands will: what it cannot read is refused, since it would also end the history
+    of the runs that are here.
+    """
     if store.directory is None:
         raise UsageError("an import needs a results directory", "name it with --out DIR")
     store.directory.mkdir(parents=True, exist_ok=True)
@@ -125,7 +131,7 @@ def import_archive(store: ResultStore, path: Path) -> Moved:
             _sync(unpacked)
             unpacked.rename(target)
     try:
-        _store(store, manifest, path)
+        _store(store, manifest, path, read)
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
@@ -338,7 +344,9 @@ def _sync(directory: Path) -> None:
         sync_path(Path(parent))
 
 
-def _store(store: ResultStore, manifest: _Manifest, path: Path) -> None:
+def _store(
+    store: ResultStore, manifest: _Manifest, path: Path, read: Callable[[ExperimentData], object]
+) -> None:
     """Store the records, and the digests of the raw files; either all or nothing."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     record = manifest.experiment
@@ -349,7 +357,17 @@ def _store(store: ResultStore, manifest: _Manifest, path: Path) -> None:
         # The builds are not on this machine, and a path of another one means nothing here.
         builds=tuple(dataclasses.replace(build, path="") for build in manifest.builds),
         trials=manifest.trials,
+        directory=str(store.directory),
     )
+    try:
+        read(data)
+    except PerfrunnerError:
+        pass  # there is a reason why it has no report
+    except Exception as error:
+        raise StoreError(
+            f"{path}: {MANIFEST}: the records cannot be read: {type(error).__name__}: {error}",
+            "nothing was imported; the archive was changed, or is of another version of perfrunner",
+        ) from error
     store.add(data)
     try:
         for raw_dir in sorted({entry.raw_dir for entry in manifest.files}):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -142,6 +144,42 @@ def test_a_run_travels_as_an_archive_and_reports_the_same(stored, tmp_path):
     assert "## quickstart" in here
     again = CliRunner().invoke(main, ["import", str(archive), "--out", str(there)])
     assert (again.exit_code, "is stored already" in again.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("spec_json", "variants", "glibc"), None),
+        (("spec_json", "variants"), "x"),
+        (("spec_json", "primary"), [["x"]]),
+        (("spec_json", "workloads"), "x"),
+        (("spec_json", "workloads", "pillowfight", "threads"), "x"),
+        (("facts", "hosts"), "x"),
+        (("facts", "hosts", "local", "memory_bytes"), True),
+    ],
+    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else None,
+)
+def test_records_that_no_report_can_read_are_not_imported(stored, tmp_path, place, value):
+    """They would end `history` and `nightly` of all other runs of that spec in a traceback."""
+    archive, changed, there = tmp_path / "run.zip", tmp_path / "changed.zip", tmp_path / "there"
+    export("--archive", str(archive), out=stored)
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "run.json":
+                document = json.loads(content)
+                parent = document["experiment"]
+                for key in place[:-1]:
+                    parent = parent[key]
+                parent[place[-1]] = value
+                content = json.dumps(document).encode()
+            new.writestr(name, content)
+    done = CliRunner().invoke(main, ["import", str(changed), "--out", str(there)])
+    assert (done.exit_code, "Traceback" in done.stderr) == (3, False), done.stderr
+    assert "run.json: the records cannot be read" in done.stderr
+    assert "nothing was imported" in done.stderr
+    assert [path.name for path in there.iterdir()] == ["results.sqlite"]
+    assert CliRunner().invoke(main, ["import", str(archive), "--out", str(there)]).exit_code == 0
 
 
 def test_an_archive_is_a_whole_run(stored, tmp_path):
