@@ -83,7 +83,9 @@ def history(nights: Sequence[Night], metric: str, *, metrics: int = 1) -> Histor
     pooled = len(current) > len(variants)
     share = 0.5 if pooled else 1.0
     looks = _level_of_a_look(share, len(current) * metrics)
-    series = tuple(_series(place, rows, newest.baseline, looks) for place, rows in current.items())
+    members = (_series(place, rows, newest.baseline, looks) for place, rows in current.items())
+    # Without a trial of the baseline there is nothing to compare with, and no run.
+    series = tuple(member for member in members if member.runs)
     alarms = [alarm for member in series for alarm in _alarms(member)]
     if pooled:
         pool = _level_of_a_look(share, len(variants) * metrics)

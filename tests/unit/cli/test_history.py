@@ -104,3 +104,17 @@ def test_a_level_has_the_digits_of_its_runs_intervals(cli, nights):
     nights([0.03] * 6)
     (level,) = [line for line in cli("history").stdout.splitlines() if "runs from" in line][:1]
     assert re.match(r"\s+\+[23]\.\d %  ", level)
+
+
+def test_a_run_whose_baseline_failed_has_no_series(cli):
+    """The baseline was not built, for example: the other variants have nothing to be compared with."""
+    with ResultStore.open(cli.directory / "perfrunner-results") as opened:
+        opened.create_experiment(
+            ExperimentRecord("small-1", "small", SPEC, "", "s.yaml", 1, START, "0", state="done")
+        )
+        for block in range(1, 7):
+            opened.add_trial("small-1", TrialRecord(
+                block, 1, 1, "pf", "persistent", "je", "b", "ok", "", START, START, {"ops_per_s": 1e6}, {}, "raw",
+            ))  # fmt: skip
+    assert cli("history").stdout == "no run has ops_per_s\n"
+    assert cli.json("history")["series"] == []
