@@ -23,6 +23,9 @@ namespace {
 constexpr size_t kBufferBytes = 10U << 20U;
 /// Acknowledge when a fifth of the producer's buffer has been applied, as other consumers do.
 constexpr size_t kAcknowledgeBytes = kBufferBytes / 5;
+/// Bytes that a source may send beyond what was acknowledged: the buffer, and the message that
+/// fills it, which may be much larger. Beyond that the source does not follow the protocol.
+constexpr size_t kMostOutstanding = 4 * kBufferBytes;
 constexpr uint64_t kLastSeqno = ~uint64_t{0};
 /// Opaque of the control message that an older source does not know.
 constexpr uint32_t kMarkerControl = 1;
@@ -97,6 +100,7 @@ void ReplicationSession::openStreams() {
         consumer_.closeStream(Vbid{vb});
     }
     consumer_.forgetAcknowledgement();
+    outstanding_ = 0;
     startOvers_.clear();
     streaming_ = true;
     nextRequests_ = {};
@@ -272,6 +276,10 @@ void ReplicationSession::handleMessage(const FrameView& frame) {
         // The document is charged to the bucket.
         const BucketMemoryGuard guard(bucket_.memory());
         dcp::Message message = toMessage(frame);
+        outstanding_ += message.wireSize();
+        if (outstanding_ > kMostOutstanding) {
+            throw std::runtime_error("it sends more than was acknowledged");
+        }
         detail = message.detail;
         applied = consumer_.receive(std::move(message), OpTime::now());
     }
@@ -355,6 +363,7 @@ void ReplicationSession::rollBack(Vbid vbid, Seqno seqno) {
 
 void ReplicationSession::acknowledge() {
     if (const size_t bytes = consumer_.takeAcknowledgement(kAcknowledgeBytes); bytes != 0) {
+        outstanding_ -= std::min(outstanding_, bytes);
         const auto extras = protocol::encodeU32(static_cast<uint32_t>(bytes));
         send_({.opcode = Opcode::kDcpBufferAck, .extras = extras});
     }

@@ -95,6 +95,7 @@ class ReplicationSession {
     ReplicationLogin login_;
     dcp::Consumer consumer_;
     bool streaming_{false};  ///< logged in, if a login is needed
+    size_t outstanding_{0};  ///< bytes of messages that are not acknowledged
     std::chrono::steady_clock::time_point nextRequests_;
     /// By vBucket: number of stream requests, which distinguishes their answers.
     std::vector<uint16_t> requests_;

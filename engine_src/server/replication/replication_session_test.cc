@@ -52,6 +52,25 @@ TEST_F(ReplicationSessionTest, AStreamEndedForAnotherReasonWaitsForTheNextRound)
     }
 }
 
+TEST_F(ReplicationSessionTest, ASourceThatIgnoresAcknowledgementsIsLeft) {
+    const std::string value(1 << 20, 'v');
+    const auto flood = [&](uint64_t from, uint64_t to) {
+        for (uint64_t seqno = from; seqno <= to; ++seqno) {
+            mutate(seqno, value);
+        }
+    };
+    accept();
+    snapshot(1, 1000);
+    EXPECT_NO_THROW(flood(1, 60)) << "all of it is acknowledged";
+    bucket_->setQuota(1);  // no more is applied
+    EXPECT_NO_THROW(flood(61, 90)) << "the buffer, and a message that is larger";
+    EXPECT_THROW(flood(91, 120), std::runtime_error);
+    requestAgain();
+    accept();
+    snapshot(61, 1000);
+    EXPECT_NO_THROW(flood(61, 90)) << "another connection";
+}
+
 TEST_F(ReplicationSessionTest, AnErrorNamesTheNumberThatIsOutOfRange) {
     const auto marker = [&](uint64_t end) {
         send({.opcode = Opcode::kDcpSnapshotMarker,

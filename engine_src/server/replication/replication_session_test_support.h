@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -64,7 +65,7 @@ class ReplicationSessionTest : public testing::Test {
               .vbucketOrStatus = protocol::raw(status),
               .opaque = opaques_.back()});
     }
-    void mutate(uint64_t seqno) {
+    void mutate(uint64_t seqno, std::string_view value = "value") {
         const auto extras = protocol::encodeDcpMutation({.seqno = seqno, .revSeqno = 1});
         const auto key = std::to_string(seqno);
         send({.opcode = Opcode::kDcpMutation,
@@ -73,7 +74,7 @@ class ReplicationSessionTest : public testing::Test {
               .cas = seqno,
               .extras = extras,
               .key = protocol::asBytes(key),
-              .value = protocol::asBytes("value")});
+              .value = protocol::asBytes(value)});
     }
     /// Runs the upkeep until another stream is requested. Returns false if none is within a minute.
     bool requestsAgain() {
