@@ -22,7 +22,7 @@ from click.shell_completion import CompletionItem
 
 from perfrunner.children import STORE_VARIABLE
 from perfrunner.errors import PerfrunnerError
-from perfrunner.paths import with_home
+from perfrunner.paths import real_path, with_home
 
 Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 STORE_META = "perfrunner.store"  # key of the value of --store in the click context
@@ -97,10 +97,10 @@ def _rows(ctx: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]
     if url:
         if not url.startswith("sqlite:///"):
             return []  # a server may be slow or unreachable
-        path = Path(url.removeprefix("sqlite:///").partition("?")[0]).resolve()
+        path = real_path(Path(url.removeprefix("sqlite:///").partition("?")[0]))
     else:
         given = _given(ctx, "out_dir") or os.environ.get("PERFRUNNER_OUT") or "perfrunner-results"
-        path = (with_home(given) / STORE).resolve()
+        path = real_path(with_home(given) / STORE)
     with closing(
         sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_BUSY_S)
     ) as db:

@@ -20,6 +20,7 @@ from perfrunner.cli.invocation import options_given
 from perfrunner.cli.output import note, print_json
 from perfrunner.cli.request import ENVIRONMENT, RunOptions, gathered, read_spec
 from perfrunner.errors import UsageError
+from perfrunner.paths import real_path
 from perfrunner.spec.suggest import expected_name
 
 if TYPE_CHECKING:
@@ -376,7 +377,7 @@ def _always(ctx: click.Context) -> list[str]:
     """Return the options of every call; $PERFRUNNER_ENGINE_SRC becomes one, as workers do not inherit it."""
     args = options_given(ctx, ALWAYS)
     if ctx.params["engine_src"] is None and os.environ.get(ENVIRONMENT):
-        args += ["--engine-src", str(Path(os.environ[ENVIRONMENT]).resolve())]
+        args += ["--engine-src", str(real_path(Path(os.environ[ENVIRONMENT])))]
     return args
 
 

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from perfrunner.cli.complete import STORE_META
 from perfrunner.cli.request import ENVIRONMENT
+from perfrunner.paths import real_path
 
 ONCE = ("resume", "extend", "dry_run")  # they apply to one call, not to the experiment
 # Options that do not affect the measurement.
@@ -63,7 +64,7 @@ def options_given(ctx: click.Context, names: Sequence[str]) -> list[str]:
         for name in ctx.params
         if name not in names or ctx.get_parameter_source(name) == ParameterSource.DEFAULT
     ]
-    return _options(ctx, left_out, lambda path: str(path.resolve()))
+    return _options(ctx, left_out, lambda path: str(real_path(path)))
 
 
 def options_of(command: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -26,6 +26,7 @@ from perfrunner.errors import (
     EXIT_VERDICT,
     PerfrunnerError,
 )
+from perfrunner.paths import real_path
 
 if TYPE_CHECKING:
     from perfrunner.analysis.nights import Suspicion
@@ -110,7 +111,7 @@ def command(  # noqa: PLR0913
     from perfrunner.report.nightly import mail_text, trend_page
     from perfrunner.report.site import write_site
 
-    place = Place(out_dir.resolve())
+    place = Place(real_path(out_dir))
     place.make()
     _yield_to_earlier(ctx, place)
     before, unknown = _last_night(place)
@@ -262,7 +263,7 @@ def _bisected(spec_path: Path, out: Path, cache: Path, log: Path, suspicion: Sus
     from perfrunner.domain import NO_BUCKET
 
     case = suspicion.series.case
-    words = ["bisect", str(spec_path.resolve()), "--good", suspicion.good, "--bad", suspicion.bad]
+    words = ["bisect", str(real_path(spec_path)), "--good", suspicion.good, "--bad", suspicion.bad]
     words += ["--metric", suspicion.series.metric.id, "--workloads", case.workload]
     words += ["--set", f"buckets=[{case.bucket}]"] if case.bucket != NO_BUCKET else []
     words += ["--out", str(out), "--cache", str(cache), "--quiet"]
@@ -279,7 +280,7 @@ def run_spec(path: Path, out: Path, cache: Path, log: Path, *, resume: bool) -> 
 
     A run that cannot be resumed is started again from the beginning.
     """
-    args = ["run", str(path.resolve()), "--out", str(out), "--cache", str(cache), "--quiet"]
+    args = ["run", str(real_path(path)), "--out", str(out), "--cache", str(cache), "--quiet"]
     code = _perfrunner([*args, "--resume"], log) if resume else EXIT_USAGE
     return _perfrunner(args, log) if code == EXIT_USAGE else code
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from perfrunner.cli.options import DEFAULT_CACHE, DEFAULT_OUT
 from perfrunner.errors import UsageError
+from perfrunner.paths import real_path
 from perfrunner.spec.engine_tree import (
     ENGINE_DIRECTORY,
     OPTIONS_FILE,
@@ -66,7 +67,7 @@ def _named(directory: Path, origin: str) -> Path:
             f"{origin} {directory} is not an engine source: it lacks CMakeLists.txt or options/",
             "name the directory engine_src/ of a checkout",
         )
-    return directory.resolve()
+    return real_path(directory)
 
 
 def _refuse_in_another_repository(source: Path) -> None:
@@ -90,7 +91,7 @@ def _refuse_in_another_repository(source: Path) -> None:
 
 
 def _candidates(spec_path: Path | None) -> Iterator[Path]:
-    starts = [Path.cwd()] if spec_path is None else [spec_path.resolve().parent, Path.cwd()]
+    starts = [Path.cwd()] if spec_path is None else [real_path(spec_path).parent, Path.cwd()]
     for start in starts:
         for directory in (start, *start.parents):
             yield directory / ENGINE_DIRECTORY

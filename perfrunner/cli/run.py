@@ -27,6 +27,7 @@ from perfrunner.errors import (
     StoreError,
     UsageError,
 )
+from perfrunner.paths import real_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,7 +157,7 @@ def run_and_report(
     request = RunRequest(
         spec=file.spec,
         spec_text=file.text,
-        spec_path=file.path.resolve(),
+        spec_path=real_path(file.path),
         out_dir=given.out_dir,
         store_url=options.store_url(),
         cache_dir=given.cache_dir,

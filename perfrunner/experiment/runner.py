@@ -123,8 +123,8 @@ class ExperimentRunner:
     # -- the flow
 
     def execute(self) -> ev.RunOutcome:
-        self._announce()
         try:
+            self._announce()
             with (
                 open_builder(self.spec.cluster, self.cache_dir, self.experiment.id) as build_place,
                 open_hosts(

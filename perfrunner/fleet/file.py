@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from perfrunner.errors import UsageError
 from perfrunner.hosts.lock import SHARE
-from perfrunner.paths import with_home
+from perfrunner.paths import real_path, with_home
 from perfrunner.spec.base import ListAsTuple, Piece, PlainName
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.document import Node, load_document, plain
@@ -148,7 +148,7 @@ def load_fleet(path: Path, *, hosts: bool = True) -> Fleet:
         note_errors(error, node, FleetSpec, problems)
         problems.raise_if_any()
         raise AssertionError("a validation error must add a problem") from error
-    fleet = _Reader(path.resolve().parent, node, problems, hosts).fleet(path, spec)
+    fleet = _Reader(real_path(path).parent, node, problems, hosts).fleet(path, spec)
     problems.raise_if_any()
     return fleet
 
@@ -170,7 +170,7 @@ class _Reader:
         database = spec.database
         if "://" not in database:
             database = str(self._absolute(database))
-        return Fleet(path.resolve(), database, groups, nightly, spec.timezone, spec.store)
+        return Fleet(real_path(path), database, groups, nightly, spec.timezone, spec.store)
 
     def _group(self, name: str, spec: GroupSpec) -> Group:
         out = self._absolute(spec.out or f"results/{name}")
@@ -238,7 +238,7 @@ class _Reader:
                 seen.add((entry.spec, group))
 
     def _absolute(self, text: str) -> Path:
-        return (self.directory / with_home(text)).resolve()
+        return real_path(self.directory / with_home(text))
 
     def _at(self, *path: str | int) -> Node:
         """Return the node at `path`, or the deepest node above it that the file contains."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from perfrunner.errors import EXIT_OK, EXIT_VERDICT, UsageError
 from perfrunner.fleet.file import NORMAL_PRIORITY, Group
+from perfrunner.paths import real_path
 from perfrunner.results.database import without_password
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def new_job(
     return Job(
         id=night_id(spec.name, group.name, night) if night else fresh_id(spec.name, group.name),
         name=spec.name,
-        spec=str(path.resolve()),
+        spec=str(real_path(path)),
         group=group.name,
         cluster=group.cluster,
         out=str(group.out),

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from perfrunner.hosts import scripts
+from perfrunner.hosts.process import BASE_ENVIRONMENT
 from perfrunner.spec.units import cpu_numbers
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def read_facts(transport: ShellTransport) -> Facts:
 def memory_available_here() -> int | None:
     """Return the bytes of memory available on this machine or in our cgroup; None if the kernel does not report it."""
     done = subprocess.run(
-        ["sh", "-c", scripts.FACTS, "sh", "/"],
+        ["/bin/sh", "-c", scripts.FACTS, "sh", "/"],
+        env=BASE_ENVIRONMENT,  # the user's PATH may lack everything
         capture_output=True,
         encoding="utf-8",
         errors="replace",

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from perfrunner.domain import not_checked
 from perfrunner.errors import TrialError, UsageError
+from perfrunner.paths import real_path
 from perfrunner.spec.allocator import GLIBC, AllocatorSpec
 
 VARIABLE = "LD_PRELOAD"
@@ -56,9 +57,9 @@ def find_library(preload: str) -> Path:
                 "no library" if library is None else f"for {library.machine}, {library.bits} bits"
             )
             raise UsageError(f"the library {preload} cannot be loaded here: it is {is_for}")
-        return path.resolve()
+        return real_path(path)
     if (place := library_in(_loader_cache(), preload)) is not None:
-        return Path(place).resolve()
+        return real_path(Path(place))
     raise UsageError(f"the loader knows no library of {preload}", how_to_install(preload))
 
 

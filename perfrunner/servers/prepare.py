@@ -22,7 +22,7 @@ from perfrunner.build.output import Progress, run_logged, silent
 from perfrunner.build.toolchain import build_environment
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts.container import find_image
-from perfrunner.paths import with_home
+from perfrunner.paths import real_path, with_home
 from perfrunner.servers.checks import find_program, preload_problem, program_problem
 from perfrunner.servers.preload import VARIABLE, find_library
 from perfrunner.sources.git import AS_STORED, Commit, Repository
@@ -214,7 +214,7 @@ def _checkout(
         raise UsageError(f"{server.git} is no git repository")
     built_from = repository.commit(commit or server.revision or "HEAD")
     env = build_environment()
-    place, commands = str(Path(str(server.git)).resolve()), [list(c) for c in server.build]
+    place, commands = str(real_path(Path(str(server.git)))), [list(c) for c in server.build]
     described = [place, built_from.sha, commands, env.get("CC"), env.get("CXX")]
     key = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:24]
     tree = with_home(cache_dir).absolute() / DIRECTORY / key

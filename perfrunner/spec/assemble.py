@@ -25,6 +25,7 @@ from pathlib import Path
 import yaml
 
 from perfrunner.errors import SpecError
+from perfrunner.paths import real_path
 from perfrunner.spec.document import Mark, Node, Path_, describe, load_document, parse, tree
 from perfrunner.spec.includes import Sources, absolute_paths, absolute_sources, merged, shown
 from perfrunner.spec.matrix import expand
@@ -66,7 +67,7 @@ def spec_tree(
         if override.names_a_file:
             root = apply_override(root, override, problems)
     root = _with_cluster(root, path, cluster, sources)
-    root = sources.resolve(root, path.resolve().parent, (path.resolve(),))
+    root = sources.resolve(root, real_path(path).parent, (real_path(path),))
     root = with_profile(root, profile, problems)
     for override in parsed:
         if not override.names_a_file and override.path[0] != "variants":
@@ -106,7 +107,7 @@ def _as_written(node: Node, steps: tuple[str, ...]) -> Node:
 def _with_cluster(root: Node, path: Path, other: Path | None, sources: Sources) -> Node:
     """Replace `cluster` by a mapping: from --cluster, from the file it names, or this machine's."""
     if other is not None:
-        text = LOCAL if str(other) == LOCAL else str(other.resolve())
+        text = LOCAL if str(other) == LOCAL else str(real_path(other))
         name = Node(text, Mark(f"--cluster {other}", 0, ("cluster",)))
     elif (written := root.get("cluster")) is not None and not written.is_mapping:
         name = written
@@ -114,7 +115,7 @@ def _with_cluster(root: Node, path: Path, other: Path | None, sources: Sources) 
         return root
     if name.value == LOCAL:
         return root.with_child("cluster", tree(LOCAL_CLUSTER, name.mark))
-    included = sources.include(name, path.resolve().parent, alternatives=(LOCAL,))
+    included = sources.include(name, real_path(path).parent, alternatives=(LOCAL,))
     return root.with_child("cluster", name if included is None else included)
 
 

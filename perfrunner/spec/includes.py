@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perfrunner.paths import with_home
+from perfrunner.paths import real_path, with_home
 from perfrunner.spec.document import Mark, Node, Path_, describe, load_document
 from perfrunner.spec.problems import Problems
 
@@ -70,7 +70,7 @@ class Sources:
         if not isinstance(name.value, str) or not name.value:
             self.problems.add(name.mark, "", f"{expected}, got {describe(name.value)}")
             return None
-        path = (directory / with_home(name.value)).resolve()
+        path = real_path(directory / with_home(name.value))
         if not path.is_file():
             missing = "a directory" if path.is_dir() else "no such file"
             near = _similar(path, alternatives)
@@ -88,7 +88,7 @@ class Sources:
         return self._load(path, stack)
 
     def _load(self, path: Path, stack: tuple[Path, ...]) -> Node | None:
-        resolved = path.resolve()
+        resolved = real_path(path)
         if resolved not in self._read:
             self._read[resolved] = load_document(path, shown(path), self.problems)
         node = self._read[resolved]
@@ -108,7 +108,7 @@ def merged(below: Node, own: Node) -> Node:
 def shown(path: Path) -> str:
     """Return a path for display, relative to the current directory if it lies below it."""
     try:
-        return str(path.resolve().relative_to(Path.cwd().resolve()))
+        return str(real_path(path).relative_to(real_path(Path.cwd())))
     except (ValueError, OSError):
         return str(path)
 
@@ -168,7 +168,7 @@ def _with_absolute(node: Node, keys: tuple[str, ...]) -> Node:
 def _absolute(text: str, mark: Mark) -> str:
     path = with_home(text)
     directory = Path(mark.source).parent if mark.line else Path.cwd()  # an override's line is 0
-    return str(path if path.is_absolute() else (directory / path).resolve())
+    return str(path if path.is_absolute() else real_path(directory / path))
 
 
 def _similar(path: Path, alternatives: tuple[str, ...]) -> str | None:

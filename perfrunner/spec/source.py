@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from perfrunner.paths import with_home
+from perfrunner.paths import real_path, with_home
 from perfrunner.spec.base import Piece, matching
 from perfrunner.spec.engine_tree import (
     ENGINE_DIRECTORY,
@@ -86,7 +86,7 @@ def source_from_text(text: str) -> SourceSpec:
     the working tree even in one of its subdirectories.
     """
     if text.startswith((".", "/", "~")):
-        directory = with_home(text).resolve()
+        directory = real_path(with_home(text))
         return SourceSpec(dir=str(_around(directory) if text == "." else directory))
     return SourceSpec(git=text)
 

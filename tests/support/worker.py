@@ -26,9 +26,16 @@ from tests.support.fakes import write_artifact
 
 
 class Printer:
+    """Prints each event, and interrupts this process at the event of the kind `interrupt_at`."""
+
+    def __init__(self, interrupt_at: str = "") -> None:
+        self._interrupt_at = interrupt_at
+
     def on_event(self, event: Event) -> None:
-        line = {"kind": type(event).__name__, **dataclasses.asdict(event)}
-        print(json.dumps(line, default=str), flush=True)
+        kind = type(event).__name__
+        print(json.dumps({"kind": kind, **dataclasses.asdict(event)}, default=str), flush=True)
+        if kind == self._interrupt_at:
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 def fakes(settings: dict[str, Any]) -> tuple[Callable[..., Artifact], Callable[..., SettingsCheck]]:
@@ -101,7 +108,7 @@ def main(settings: dict[str, Any]) -> int:
             run=settings.get("run"),
             seed=settings.get("seed"),
         )
-        outcome = run_experiment(request, Printer())
+        outcome = run_experiment(request, Printer(settings.get("interrupt_at", "")))
     except PerfrunnerError as error:
         print(f"error: {error}", file=sys.stderr)
         if error.hint:

@@ -65,6 +65,14 @@ def test_ctrl_c_in_each_phase(
         assert_complete(lab)
 
 
+def test_ctrl_c_while_the_plan_is_announced(lab: Lab) -> None:
+    lab.write_spec(variants=SLOW)
+    code, driver = lab.run(fakes={"interrupt_at": "PlanReady"})
+    assert code == 130, driver.stderr()
+    assert len(driver.of("Interrupted")) == 1
+    assert lab.stored().experiment.state == "interrupted"
+
+
 def test_sigterm_is_like_ctrl_c(lab: Lab) -> None:
     lab.write_spec(variants=SLOW)
     driver = lab.start()

@@ -95,6 +95,14 @@ def test_the_home_of_another_user(cli, tmp_path: Path, monkeypatch, words: list[
     assert "HOME" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["validate", "plan", "run", "build"])
+def test_a_loop_of_links(cli, tmp_path: Path, command: str) -> None:
+    loop = tmp_path / "loop.yaml"
+    loop.symlink_to(loop)
+    result = cli(command, str(loop), code=2)
+    assert "too many levels of symbolic links" in result.stderr
+
+
 def test_homes_are_expanded_by_one_function() -> None:
     """Path.expanduser and Path.home raise RuntimeError for a user without a home."""
     found = [

@@ -228,7 +228,12 @@ def test_what_may_be_used_is_the_least_of_all_limits() -> None:
     assert usable_memory({}) is None
 
 
-def test_what_this_machine_has_available_is_known_before_a_run() -> None:
+@pytest.mark.parametrize("path", [None, "", "/nowhere"])
+def test_what_this_machine_has_available_is_known_before_a_run(
+    monkeypatch: pytest.MonkeyPatch, path: str | None
+) -> None:
+    if path is not None:
+        monkeypatch.setenv("PATH", path)
     available = memory_available_here()
     assert available is not None
     assert available > 0
