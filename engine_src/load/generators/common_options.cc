@@ -65,10 +65,15 @@ void finishProtocol(ConnectionFlags& flags) {
 
 std::string readPassword(const std::string& path, const char* flag) {
     std::ifstream file(path);
+    std::string password;
+    try {
+        password.assign(std::istreambuf_iterator<char>(file), {});
+    } catch (const std::ios_base::failure&) {  // a directory can be opened, but not read
+        file.setstate(std::ios_base::failbit);
+    }
     if (!file) {
         throw CLI::ValidationError(std::string(flag) + ": cannot read " + path);
     }
-    std::string password(std::istreambuf_iterator<char>(file), {});
     while (!password.empty() && (password.back() == '\n' || password.back() == '\r')) {
         password.pop_back();
     }

@@ -130,6 +130,8 @@ TEST(PillowfightOptions, OneSizeAloneAdjustsTheOtherIfNecessary) {
 }
 
 TEST(PillowfightOptions, BadUsageIsExitTwo) {
+    const std::string directory = testing::TempDir();
+    const std::string missing = directory + "pillowfight_no_such_file";
     const std::vector<std::vector<const char*>> bad{
             {"--nope"},
             {"-I", "0"},
@@ -154,8 +156,9 @@ TEST(PillowfightOptions, BadUsageIsExitTwo) {
             {"--duration", "1", "--ramp", "1"},
             {"--json", "-m", "5", "-M", "50"},
             {"--user", "u"},
-            {"--password-file", "/nonexistent"},
-            {"--user", "u", "--password-file", "/nonexistent"},
+            {"--password-file", missing.c_str()},
+            {"--user", "u", "--password-file", missing.c_str()},
+            {"--user", "u", "--password-file", directory.c_str()},
             {"--port", "0"},
             {"--port", "70000"},
             {"--rate-limit", "-1"},

@@ -248,7 +248,7 @@ def run(kv_engine: Path, *flags: str) -> subprocess.CompletedProcess[str]:
         (["--bucket-type", "other"], "persistent"),
         (["--vbuckets", "0"], "vbuckets"),
         (["--prot", "1"], "--prot"),
-        (["--users", "/nonexistent"], "users file"),
+        (["--users", "/dev/null/users"], "users file"),
         (["--host", "0.0.0.0", "--port", "0"], "loopback"),
     ],
 )
