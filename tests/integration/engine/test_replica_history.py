@@ -16,6 +16,7 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.integration
 
 GET, SET, DELETE = 0x00, 0x01, 0x04
+NOT_MY_VBUCKET = 7
 SET_VBUCKET, GET_VBUCKET, DEL_VBUCKET, SELECT = 0x3D, 0x3E, 0x3F, 0x89
 ACTIVE, REPLICA, DEAD = 1, 2, 4
 OLD, NEW = 77, 88
@@ -67,9 +68,12 @@ def reconnected(source: DcpSource) -> StreamRequest:
 
 
 def found(engine: Any) -> set[bytes]:
-    """The keys that the vBucket streams."""
+    """The keys that the vBucket streams; none while a rollback replaces the vBucket."""
     with DcpClient(engine.port) as client:
-        assert client.open_stream(flags=4).status == 0
+        status = client.open_stream(flags=4).status
+        if status == NOT_MY_VBUCKET:
+            return set()
+        assert status == 0
         return {message.key for message in client.until_end() if message.is_document}
 
 
