@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
@@ -41,13 +42,14 @@ class OneRun final : public benchmark::BenchmarkReporter {
     std::vector<Run> runs_;
 };
 
-/// Returns why a benchmark has no figures; empty if it has some. The library renamed this in 1.8.
+/// Returns why a benchmark has no figures; nothing if it has some. The library renamed this in 1.8.
 template <class Run>
-std::string whyNot(const Run& run) {
+std::optional<std::string> whyWithoutFigures(const Run& run) {
     if constexpr (requires { run.error_occurred; }) {
-        return run.error_occurred ? run.error_message : "";
+        return run.error_occurred ? std::optional(run.error_message) : std::nullopt;
     } else {
-        return run.skipped == decltype(run.skipped){} ? "" : run.skip_message;
+        const bool ran = run.skipped == decltype(run.skipped){};
+        return ran ? std::nullopt : std::optional(run.skip_message);
     }
 }
 
@@ -206,8 +208,8 @@ Slice BenchmarkSource::run(const std::string& name, int64_t iterations) {
     OneRun reporter;
     benchmark::RunSpecifiedBenchmarks(&reporter, exactly(fullName(benchmark, iterations)));
     const auto& run = reporter.run(name);
-    if (const std::string why = whyNot(run); !why.empty()) {
-        throw std::runtime_error(name + ": " + why);
+    if (const auto why = whyWithoutFigures(run)) {
+        throw std::runtime_error(name + ": " + *why);
     }
     Slice slice{.iterations = run.iterations, .realNs = run.real_accumulated_time * 1e9};
     // Timed manually: the library counts the CPU time of the whole loop, including set-up.

@@ -23,7 +23,8 @@ from typing import Any, Literal, TypeAlias
 from perfrunner.domain import MIN_BLOCKS
 from perfrunner.errors import PerfrunnerError, StoreError, UsageError
 from perfrunner.experiment.plan import MOST_BLOCKS, Width
-from perfrunner.sources.git import UNSHALLOW, GitError, Repository
+from perfrunner.sources.git import UNSHALLOW, Repository
+from perfrunner.sources.run_git import GitError
 
 Outcome: TypeAlias = Literal["good", "bad", "skip"]
 

@@ -16,7 +16,8 @@ from perfrunner.hosts.container import find_image
 from perfrunner.hosts.process import BASE_ENVIRONMENT
 from perfrunner.servers.preload import find_library, linked_allocator, read_elf
 from perfrunner.servers.registry import adapter_for
-from perfrunner.sources.git import GitError, Repository
+from perfrunner.sources.git import Repository
+from perfrunner.sources.run_git import GitError
 from perfrunner.spec.allocator import is_crate
 from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.suggest import did_you_mean

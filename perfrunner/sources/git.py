@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,25 +15,14 @@ from pathlib import Path
 
 from perfrunner.build.identity import is_source
 from perfrunner.errors import UsageError
+from perfrunner.sources.run_git import GitError, run_git
 from perfrunner.spec.suggest import did_you_mean
 
-TIMEOUT_S = 300.0
 _SUBMODULE = "160000"
 _HUNK_LINES = 10  # shown of a hunk that does not apply
 UNSHALLOW = "this clone is shallow: fetch its history with `git fetch --unshallow --tags`"
-# Override the settings of a user's configuration that change git's output.
-_PLAIN = (
-    "-c", "color.ui=false", "-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8",
-)  # fmt: skip
-# git works on local data only: it never asks for a password and never fetches. git before 2.45 has no
-# GIT_NO_LAZY_FETCH; without an allowed protocol its fetch ends at once.
-_OFFLINE = {
-    "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "false", "SSH_ASKPASS": "false", "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "none", "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
-}  # fmt: skip
 _MISSING = re.compile(r"promisor remote|lazy fetch|transport '\w+' not allowed|could not fetch")
 AS_STORED = ("-c", "core.autocrlf=false", "-c", "core.eol=lf")
-_KEPT_SETTING = re.compile(r"GIT_CONFIG_(COUNT|KEY_\d+|VALUE_\d+|GLOBAL|SYSTEM|NOSYSTEM)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _WHOLE = re.MULTILINE | re.DOTALL
 
@@ -47,10 +34,6 @@ class Commit:
     sha: str
     date: str
     title: str
-
-
-class GitError(Exception):
-    """Raised when git fails; the text is git's error message."""
 
 
 @dataclass(frozen=True)
@@ -273,55 +256,6 @@ class Repository:
         return count, tuple(map(_utf8, lines.splitlines()))
 
 
-def run_git(
-    directory: Path,
-    *arguments: str,
-    env: Mapping[str, str] | None = None,
-    stdin: str = "",
-    allowed: tuple[int, ...] = (0,),
-) -> str:
-    """Run git in a directory and return its output.
-
-    GIT_* variables of the caller (set by a hook) are removed, except for its configuration (set by a CI system). The
-    locale is fixed. Raises GitError, or UsageError if git is not installed.
-    """
-    clean = {
-        k: v
-        for k, v in os.environ.items()
-        if not k.startswith("GIT_") or _KEPT_SETTING.fullmatch(k)
-    }
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(directory), *_PLAIN, *arguments],
-            env={
-                **clean,
-                **_OFFLINE,
-                "LC_ALL": "C.UTF-8",
-                "LANGUAGE": "",  # decides about messages before LC_ALL does
-                "GIT_OPTIONAL_LOCKS": "0",
-                **(env or {}),
-            },
-            input=stdin,
-            capture_output=True,
-            encoding=sys.getfilesystemencoding(),  # names come back as arguments
-            errors="surrogateescape",
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise UsageError(
-            "git is not installed, and perfrunner needs it to identify sources",
-            "apt-get install git",
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise GitError(f"git {_command(arguments)} took more than {TIMEOUT_S:g} s") from None
-    if done.returncode not in allowed:
-        raise GitError(
-            done.stderr.strip() or f"git {_command(arguments)}: status {done.returncode}"
-        )
-    return done.stdout
-
-
 def _name_in(revision: str) -> str:
     """Return the name of a branch or tag in a revision: `main` in `main~2`; empty in `@{u}`."""
     return re.split(r"[~^@]", revision, maxsplit=1)[0]
@@ -348,17 +282,6 @@ def _utf8(text: str) -> str:
     """Convert git's output to displayable text: UTF-8 in every locale, without control characters of a terminal."""
     decoded = os.fsencode(text).decode("utf-8", "replace")
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", decoded.replace("\t", " "))
-
-
-def _command(arguments: Sequence[str]) -> str:
-    """Return the git command among the arguments, after git's own options."""
-    remaining = iter(arguments)
-    for argument in remaining:
-        if argument == "-c":
-            next(remaining, None)
-        elif not argument.startswith("-"):
-            return argument
-    return ""
 
 
 def changes(before: Path, after: Path) -> list[tuple[str, int, int]]:

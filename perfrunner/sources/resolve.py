@@ -18,7 +18,7 @@ from perfrunner.build.identity import content_hash, is_source
 from perfrunner.build.snapshot import Snapshot, find_snapshot, take_snapshot
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.paths import with_home
-from perfrunner.sources.git import Commit, GitError, Repository, changes
+from perfrunner.sources.git import Commit, Repository, changes
 from perfrunner.sources.model import (
     IN_USE,
     MOST_LINES,
@@ -31,6 +31,7 @@ from perfrunner.sources.model import (
     interface_of,
     source_of,
 )
+from perfrunner.sources.run_git import GitError
 from perfrunner.sources.switches import check_switches
 from perfrunner.spec.engine_tree import engine_in, is_engine_source
 from perfrunner.spec.model import Spec

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfrunner.errors import UsageError
-from perfrunner.sources.git import GitError, Repository
+from perfrunner.sources.git import Repository
+from perfrunner.sources.run_git import GitError
 from perfrunner.spec.source import SourceSpec
 from perfrunner.spec.switches import (
     FILE,

@@ -6,12 +6,10 @@ two equal variants by 18 in that block. The rule knows of no variant, because it
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
-from types import TracebackType
-
-from typing_extensions import Self
+from collections.abc import Callable, Iterator, Sequence
 
 LIMIT_S = 5.0  # a busy host may keep a thread from the CPU for a second or two
 TICK_S = 0.25
@@ -24,28 +22,11 @@ def _now() -> float:
 
 
 class PauseWatch:
-    """A thread that measures how late it is woken, as a context manager around a trial."""
+    """Measures how late a thread is woken that only waits."""
 
     def __init__(self, clock: Callable[[], float] = _now) -> None:
         self._clock = clock
-        self._ended = threading.Event()
         self._longest_s = 0.0
-        self._thread = threading.Thread(
-            target=self.watch, args=(self._ended.wait,), daemon=True, name="pauses"
-        )
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
 
     def watch(self, wait: Callable[[float], bool]) -> None:
         """Measure the time between wake-ups, until `wait` returns true."""
@@ -64,3 +45,16 @@ class PauseWatch:
         seconds = f"{self._longest_s:.0f} s"
         causes = "it was suspended, perfrunner was stopped, or its virtual machine was paused"
         return [f"this machine stood still for {seconds}: {causes}"]
+
+
+@contextlib.contextmanager
+def watch_pauses(clock: Callable[[], float] = _now) -> Iterator[PauseWatch]:
+    """Watch for pauses from now on, in a thread that ends with the context."""
+    watch, ended = PauseWatch(clock), threading.Event()
+    thread = threading.Thread(target=watch.watch, args=(ended.wait,), daemon=True, name="pauses")
+    thread.start()
+    try:
+        yield watch
+    finally:
+        ended.set()
+        thread.join()

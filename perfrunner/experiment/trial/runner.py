@@ -31,7 +31,7 @@ from perfrunner.experiment.trial.outcome import (
     judge,
     read_pressure,
 )
-from perfrunner.experiment.trial.pauses import PauseWatch
+from perfrunner.experiment.trial.pauses import watch_pauses
 from perfrunner.experiment.trial.placement import (
     Deployed,
     TrialResult,
@@ -94,7 +94,7 @@ class TrialRunner:
         ended: list[tuple[TrialStatus, str, Measured | None]]
         try:
             before = read_pressure(self.setup.hosts)
-            with PauseWatch() as pauses:
+            with watch_pauses() as pauses:
                 measured = self._measure(variants)
             pressure = read_pressure(self.setup.hosts).share_since(before)
             for variant in variants:

@@ -57,7 +57,7 @@ class Podman:
 @pytest.fixture
 def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Podman]:
     if os.geteuid() != 0:
-        pytest.skip("needs root")
+        pytest.skip("needs root, to run containers")
     if missing := [tool for tool in ("buildah", "podman", "runc") if not shutil.which(tool)]:
         pytest.fail(f"needs {', '.join(missing)}: run scripts/test --slow")
     store = tmp_path / "containers"

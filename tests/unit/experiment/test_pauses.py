@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from perfrunner.experiment.trial import pauses
-from perfrunner.experiment.trial.pauses import PauseWatch
+from perfrunner.experiment.trial.pauses import PauseWatch, watch_pauses
 
 
 def reasons(times: Sequence[float]) -> Sequence[str]:
-    """What a watch says that is woken at these times."""
+    """Return the reasons that a watch gives when it is woken at these times."""
     clock = iter(times)
     ends = iter([False] * (len(times) - 2) + [True])
     watch = PauseWatch(lambda: next(clock))
@@ -45,7 +45,7 @@ def test_the_thread_measures_until_the_trial_ends(monkeypatch: pytest.MonkeyPatc
             woken.set()
         return now
 
-    with PauseWatch(clock) as watch:
+    with watch_pauses(clock) as watch:
         assert woken.wait(300)
     assert "stood still for 40 s" in watch.reasons[0]
     assert not any(thread.name == "pauses" for thread in threading.enumerate())

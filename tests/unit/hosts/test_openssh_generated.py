@@ -1,4 +1,4 @@
-"""Where a connection goes, compared with `ssh -G` for generated configurations."""
+"""Compare where a connection goes with `ssh -G`, for generated configurations."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_connection_goes_where_ssh_goes(
 
 
 def _opened(found: Route) -> dict[str, Any]:
-    """What HostConnection opens on a route, asked at the boundaries: the socket, the process, the login."""
+    """Return what HostConnection opens on a route, read at the boundaries: the socket, the process, the login."""
     from perfrunner.hosts import connection
 
     seen: dict[str, Any] = {}

@@ -13,8 +13,9 @@ from scratch_repo import Repo, a_spec, add_submodule, text
 
 from perfrunner.bisect.search import BisectState, Measured, Search
 from perfrunner.errors import UsageError
-from perfrunner.sources.git import Repository, run_git
+from perfrunner.sources.git import Repository
 from perfrunner.sources.resolve import resolve_sources
+from perfrunner.sources.run_git import run_git
 
 
 def test_a_submodule_comes_along_and_a_dirty_one_is_refused(
@@ -266,7 +267,9 @@ def test_a_repository_of_another_user_names_the_command_that_helps(
     repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
-    monkeypatch.setattr("perfrunner.sources.git._OFFLINE", {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"})
+    monkeypatch.setattr(
+        "perfrunner.sources.run_git._OFFLINE", {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
+    )
     with pytest.raises(UsageError, match="it belongs to another user") as refused:
         Repository.around(repo.engine)
     assert refused.value.hint == f"git config --global --add safe.directory {repo.top}"
