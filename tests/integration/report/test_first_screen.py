@@ -90,8 +90,11 @@ def kept(size):
 
 @pytest.mark.skipif("KEEP_FIRST_SCREENS" not in os.environ, reason="keeps new ones")
 def test_keep(first_screen):
-    found = {f"{size[0]}x{size[1]}": first_screen(size) for size in SIZES}
-    KEPT.write_text(json.dumps(found, indent=1) + "\n")
+    screens = []
+    for size in SIZES:
+        rows = [f'  "{part}": {numbers}' for part, numbers in first_screen(size).items()]
+        screens.append(f' "{size[0]}x{size[1]}": {{\n' + ",\n".join(rows) + "\n }")
+    KEPT.write_text("{\n" + ",\n".join(screens) + "\n}\n")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
