@@ -70,7 +70,7 @@ def _free_ports(given: argparse.Namespace) -> dict[str, Any]:
 def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
     """Wait for an answer.
 
-    `alive` tells whether the process that was started is still there then, and `listener` which process has the port.
+    `alive` tells whether the process that was started is still there then, and `listener` which process serves.
     """
     deadline = time.monotonic() + given.timeout
     gone_at: float | None = None
@@ -191,18 +191,25 @@ _LISTENS = "0A"  # the state in /proc/net/tcp
 
 
 def listener(pid: int, port: int) -> int | None:
-    """Return the process that listens on a port: `pid` if it does, else another one; None if nobody can tell."""
+    """Return the process that serves on a port: another one than `pid`, if that listens; None if nobody can tell.
+
+    If `pid` listens too, the other one is a copy of it that serves: a worker process of a server that forks.
+    """
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     try:
-        if not sockets or _holds(pid, sockets):
-            return pid if sockets else None
+        program = Path(f"/proc/{pid}/exe").readlink() if _holds(pid, sockets) else None
     except OSError:  # of another user, or it has ended
         return None
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and _holds(int(entry.name), sockets):
+            if (
+                entry.name.isdigit()
+                and int(entry.name) != pid
+                and program in (None, (entry / "exe").readlink())
+                and _holds(int(entry.name), sockets)
+            ):
                 return int(entry.name)
-    return None
+    return None if program is None else pid
 
 
 def _listening_inodes(port: int) -> set[str]:

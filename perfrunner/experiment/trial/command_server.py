@@ -272,8 +272,8 @@ class CommandServer(ServerProcess):
         raise TrialError(
             f"{self.title} started another process ({name or 'process'} {listener}), which serves on the port: memory"
             " and CPU time would be those of the process that only waits for it",
-            "start the server itself, without sudo, time, timeout or docker; a script must end with `exec`, and a"
-            " container is measured with `server.image`",
+            "start the server itself, without sudo, time, timeout or docker, and as one process; a script must end"
+            " with `exec`, and a container is measured with `server.image`",
         )
 
     def _gone(self, *, answered: bool) -> TrialError:

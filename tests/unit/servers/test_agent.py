@@ -178,3 +178,39 @@ def test_the_process_that_listens_is_found(address: str):
             child.communicate(b"\n")
         assert listener(child.pid, port) is None, "it has ended"
     assert listener(os.getpid(), port) is None, "nobody listens"
+
+
+FORKS = """
+import os, socket, sys
+with socket.create_server(("127.0.0.1", 0)) as listening:
+    ours, theirs = socket.socketpair()
+    worker = os.fork()
+    if worker == 0:
+        ours.close()
+        if sys.argv[1] == "closes":
+            listening.close()
+        theirs.send(b"!")
+        theirs.recv(1)
+        os._exit(0)
+    theirs.close()
+    ours.recv(1)
+    sys.stdout.write(f"{os.getpid()} {worker} {listening.getsockname()[1]}\\n")
+    sys.stdout.flush()
+    input()
+    ours.close()
+    os.waitpid(worker, 0)
+"""
+
+
+@pytest.mark.parametrize(("worker_does", "serves"), [("keeps", "worker"), ("closes", "server")])
+def test_a_worker_that_was_forked_with_the_port_serves(worker_does: str, serves: str):
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS, worker_does],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdout is not None
+        pid, worker, port = map(int, server.stdout.readline().split())
+        assert listener(pid, port) == {"worker": worker, "server": pid}[serves]
+        server.communicate("\n")
