@@ -7,7 +7,8 @@ import os
 import resource
 import shutil
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,10 +46,11 @@ class Containers:
     """An image store of our own; nothing of the machine's is read or written."""
 
     directory: Path
+    run_root: str  # podman refuses more than 50 characters
 
     @property
     def store(self) -> list[str]:
-        return ["--root", str(self.directory / "root"), "--runroot", str(self.directory / "run")]
+        return ["--root", str(self.directory / "root"), "--runroot", self.run_root]
 
     def buildah(self, *words: str) -> str:
         return ran(["buildah", *self.store, *words])
@@ -79,14 +81,15 @@ def ran(argv: Sequence[str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def containers(tmp_path_factory: pytest.TempPathFactory) -> Containers:
+def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
     if os.geteuid() != 0:
         pytest.skip("needs root")
     if missing := [tool for tool in ("buildah", "podman", "mmdebstrap") if not shutil.which(tool)]:
         pytest.skip(f"needs {', '.join(missing)}")
     if not SOURCES.exists():
         pytest.skip(f"no {SOURCES} to make a base from")
-    made = Containers(tmp_path_factory.mktemp("containers"))
+    run_root = tempfile.mkdtemp(prefix="podman-")
+    made = Containers(tmp_path_factory.mktemp("containers"), run_root)
     base = made.directory / "base.tar"
     ran(["mmdebstrap", "--variant=minbase", "bookworm", str(base), str(SOURCES)])
     working = made.buildah("from", "scratch").strip()
@@ -101,7 +104,8 @@ def containers(tmp_path_factory: pytest.TempPathFactory) -> Containers:
         "-v", f"{ROOTS}:{MOUNTED}:ro", "-v", f"{pip}:/etc/pip.conf:ro",
         "-t", IMAGE, str(ROOT),
     )  # fmt: skip
-    return made
+    yield made
+    shutil.rmtree(run_root)
 
 
 def test_the_command_behind_the_image_is_run(containers: Containers) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -196,3 +197,12 @@ class FleetLab:
             assert data.experiment.state == "done"
             trials = Counter((t.block, t.variant) for t in data.trials if t.status == "ok")
             assert trials == {(b, v): 1 for b in range(1, blocks + 1) for v in ("base", "changed")}
+
+    def assert_one_after_the_other(self, group: str) -> None:
+        """No two runs of a group measured at once. The times in a queue are those of its transactions."""
+        spans = sorted(
+            (min(t.started_at for t in data.trials), max(t.finished_at for t in data.trials))
+            for data in self.results(group)
+        )
+        for (_, ended), (began, _) in itertools.pairwise(spans):
+            assert ended <= began, spans

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import itertools
 import pickle
 import signal
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from perfrunner.fleet.job import JobStatus
 from tests.integration.postgres import Postgres
 from tests.support.fakes import variant
 from tests.support.fleetlab import PATIENCE_S, FleetLab
@@ -41,27 +39,19 @@ def lab(lab: FleetLab, request: pytest.FixtureRequest) -> FleetLab:
     return lab
 
 
-def assert_one_after_the_other(jobs: list[JobStatus]) -> None:
-    """Of one group; a file's queue keeps whole seconds."""
-    ordered = sorted(jobs, key=lambda s: (s.started_at, s.ended_at))
-    for before, after in itertools.pairwise(ordered):
-        assert before.ended_at is not None
-        assert after.started_at is not None
-        assert before.ended_at <= after.started_at, (before, after)
-
-
 def test_two_workers_serve_three_groups_one_job_at_a_time_in_each(lab: FleetLab) -> None:
     lab.write("abc", blocks=1)
-    jobs = {group: [lab.submit(group) for _ in range(2)] for group in "abc"}
+    for group in "abc":
+        lab.submit(group)
+        lab.submit(group)
     for name in ("east", "west"):
         lab.drive(name, "--drain")
     for worker in lab.workers.values():
         assert worker.wait(PATIENCE_S) == 0
-    statuses = {s.job.id: s for s in lab.statuses()}
-    assert {s.state for s in statuses.values()} == {"done"}, lab.said("east") + lab.said("west")
-    for group, ids in jobs.items():
+    assert {s.state for s in lab.statuses()} == {"done"}, lab.said("east") + lab.said("west")
+    for group in "abc":
         lab.assert_complete(group, blocks=1, experiments=2)
-        assert_one_after_the_other([statuses[job_id] for job_id in ids])
+        lab.assert_one_after_the_other(group)
     assert ": waiting:" not in lab.said("east") + lab.said("west"), "no lock had to judge"
 
 
@@ -93,7 +83,7 @@ def test_a_lower_priority_number_runs_first(lab: FleetLab) -> None:
     assert lab.drive("east", "--drain").wait(PATIENCE_S) == 0
     begun = sorted(lab.statuses(), key=lambda s: s.ended_at)
     assert [s.job.id for s in begun] == [urgent, soon, usual]
-    assert_one_after_the_other(begun)
+    lab.assert_one_after_the_other("a")
 
 
 def test_a_worker_that_was_killed_goes_on_when_it_is_back(lab: FleetLab) -> None:
