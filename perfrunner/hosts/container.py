@@ -1,4 +1,4 @@
-"""Run a server in a container of this machine, with podman.
+"""Run a server in a container of a host, with podman.
 
 podman stays in the foreground, below a process of the registry (programs/contain.sh): it passes TERM on and prints what
 the container prints. The process that is measured is the one in the container, whose pid on the host podman writes to a
@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfrunner.errors import UsageError
 from perfrunner.hosts import scripts
-from perfrunner.hosts.process import BASE_ENVIRONMENT, ExitStatus, ProcessHandle, StopResult
+from perfrunner.hosts.process import ExitStatus, ProcessHandle, StopResult
 from perfrunner.hosts.transport import Transport
 
 PODMAN = "podman"
@@ -27,32 +24,41 @@ _VARIABLES = (
 )  # fmt: skip
 _MARK = "perfrunner-container"  # the name under which contain.sh runs
 _INSPECT_S, _REMOVE_S = 60.0, 120.0
+_NO_PROGRAM = 127  # the status of `env`
 
 
 @dataclass(frozen=True)
 class Image:
-    """The content of an image: `id` is of its layers and configuration, `digest` that of its manifest."""
+    """The content of an image on a host: `id` is of its layers and configuration, `digest` that of its manifest.
+
+    `podman` is the command that has it, with the variables that say where.
+    """
 
     id: str
     digest: str
+    podman: tuple[str, ...]
 
 
-def find_image(name: str) -> Image:
-    """Return what a name stands for on this machine now; nothing is pulled. Raises UsageError."""
-    if shutil.which(PODMAN, path=BASE_ENVIRONMENT["PATH"]) is None:
-        raise UsageError(f"there is no {PODMAN} in PATH", f"apt-get install {PODMAN}")
+def find_image(name: str, host: Transport) -> Image:
+    """Return what a name stands for on a host now; nothing is pulled. Raises UsageError or HostError."""
+    podman = (
+        "env",
+        *(f"{key}={value}" for key, value in host.variables(_VARIABLES).items()),
+        PODMAN,
+    )
     form = "{{.Id}} {{.Digest}}"
-    done = subprocess.run(
-        [*_podman(), "image", "inspect", "--format", form, name],
-        env=dict(BASE_ENVIRONMENT), capture_output=True, text=True, timeout=_INSPECT_S, check=False,
-    )  # fmt: skip
+    argv = [*podman, "image", "inspect", "--format", form, name]
+    done = host.run(argv, timeout=_INSPECT_S, check=False)
+    at = f"on {host.name}"
+    if done.exit == _NO_PROGRAM:
+        raise UsageError(f"there is no {PODMAN} {at}", f"{at}: apt-get install {PODMAN}")
     if "image not known" in done.stderr:
-        raise UsageError(f"podman has no image {name}", f"podman pull {name}")
+        raise UsageError(f"podman {at} has no image {name}", f"{at}: podman pull {name}")
     words = done.stdout.split()
-    if done.returncode or not words:
+    if done.exit or not words:
         reason = done.stderr.strip().rpartition("\n")[2]
-        raise UsageError(f"podman cannot read the image {name}: {reason}")
-    return Image(words[0], words[1] if len(words) > 1 else "")
+        raise UsageError(f"podman {at} cannot read the image {name}: {reason}")
+    return Image(words[0], words[1] if len(words) > 1 else "", podman)
 
 
 def container_name(directory: str) -> str:
@@ -61,15 +67,15 @@ def container_name(directory: str) -> str:
 
 
 def run_words(
-    name: str, image: str, pid_file: str, env: Mapping[str, str], command: Sequence[str]
+    name: str, image: Image, pid_file: str, env: Mapping[str, str], command: Sequence[str]
 ) -> list[str]:
     """Return the command that runs another in a container until it ends, in the network of the host."""
     program, *arguments = command
     return [
-        "sh", "-c", scripts.CONTAIN, _MARK, *_podman(), "run", "--rm", "--replace", f"--name={name}",
+        "sh", "-c", scripts.CONTAIN, _MARK, *image.podman, "run", "--rm", "--replace", f"--name={name}",
         f"--pidfile={pid_file}", "--pull=never", "--network=host", "--log-driver=none",
         *(f"--env={key}={value}" for key, value in env.items()),
-        f"--entrypoint={json.dumps([program])}", image, *arguments,
+        f"--entrypoint={json.dumps([program])}", image.id, *arguments,
     ]  # fmt: skip
 
 
@@ -132,8 +138,3 @@ class Container:
         result = self._podman.stop(grace_s)
         remove(self._host, self._argv)
         return result
-
-
-def _podman() -> list[str]:
-    given = [f"{name}={os.environ[name]}" for name in _VARIABLES if os.environ.get(name)]
-    return ["env", *given, PODMAN]

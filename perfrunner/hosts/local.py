@@ -33,6 +33,9 @@ class LocalTransport(ShellTransport):
     perfrunner ends, for any reason. Processes started with `start` keep running.
     """
 
+    def variables(self, names: Sequence[str]) -> dict[str, str]:
+        return {name: os.environ[name] for name in names if os.environ.get(name)}
+
     def _execute(
         self,
         argv: Sequence[str],

@@ -208,6 +208,10 @@ class ShellTransport(ABC):
             raise ValueError(f"not a path: {path!r}")
         return posix_join(self.work_dir, path)
 
+    def variables(self, names: Sequence[str]) -> dict[str, str]:
+        printed = self._script(scripts.VARIABLES, *names).stdout.decode(errors="replace")
+        return dict(entry.partition("=")[::2] for entry in printed.split("\0") if entry)
+
     # --- processes ---
 
     def start(

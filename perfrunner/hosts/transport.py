@@ -113,6 +113,10 @@ class Transport(Protocol):
         """
         ...
 
+    def variables(self, names: Sequence[str]) -> dict[str, str]:
+        """Return those of the variables that are set before `run` clears them: over SSH, that is HOME alone."""
+        ...
+
     def put_bytes(self, data: bytes, remote: str, *, mode: int = 0o644) -> None:
         """Write a file: write to a temporary name, check the sha256, then rename it to `remote`."""
         ...

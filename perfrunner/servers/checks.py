@@ -13,6 +13,7 @@ from pathlib import Path
 
 from perfrunner.errors import UsageError
 from perfrunner.hosts.container import find_image
+from perfrunner.hosts.local import LocalTransport
 from perfrunner.hosts.process import BASE_ENVIRONMENT
 from perfrunner.servers.preload import find_library, linked_allocator, read_elf
 from perfrunner.servers.registry import adapter_for
@@ -22,6 +23,7 @@ from perfrunner.spec.allocator import is_crate
 from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.suggest import did_you_mean
 
+HERE = "this machine"  # its name in messages
 HOW_TO_LINK_LIBC = {"redis": " (redis, valkey: make MALLOC=libc)"}
 
 
@@ -35,7 +37,7 @@ class ChecksHere:
         wrong: dict[tuple[str | int, ...], str] = {}
         begins = len(server.command) - len(server.own_words)  # 0 without a launcher
         if server.image is not None:
-            if text := _image_problem(server.image, remote=remote):
+            if not remote and (text := _image_problem(server.image)):
                 wrong["image",] = text
         elif server.git is not None:
             if not self.settled and (text := _repository_problem(server)):
@@ -121,11 +123,9 @@ def own_allocator_text(linked: str, path: str, kind: str) -> str:
     )
 
 
-def _image_problem(name: str, *, remote: bool) -> str | None:
-    if remote:
-        return "expected a cluster of this machine: containers are not run on hosts over SSH"
+def _image_problem(name: str) -> str | None:
     try:
-        find_image(name)
+        find_image(name, LocalTransport(HERE))
     except UsageError as error:
         return f"{error.message}{f' ({error.hint})' if error.hint else ''}"
     return None

@@ -1,7 +1,7 @@
 """Bring a server to a host over SSH.
 
 A program or library that a spec names by its path, or that was built here, is sent with the libraries that it needs,
-once per content. One that is named without a directory is the host's own.
+once per content. One that is named without a directory is the host's own, and so is an image.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from perfrunner.build.artifact import needed
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts import Host
+from perfrunner.hosts.container import find_image
 from perfrunner.paths import with_home
 from perfrunner.servers.checks import own_allocator_text
 from perfrunner.servers.preload import ALLOCATOR_MARKS, how_to_install, library_in, read_elf
@@ -26,6 +27,7 @@ from perfrunner.servers.prepare import (
     PreparedServer,
     content_of,
     environment_of,
+    in_image,
     sha256_of,
 )
 from perfrunner.spec.variant import Variant
@@ -45,6 +47,9 @@ _LDCONFIG = "PATH=$PATH:/usr/sbin:/sbin; ldconfig -p"
 
 def place(server: PreparedServer, variant: Variant, host: Host, cache_dir: Path) -> PreparedServer:
     """Return the server with its paths on the host. Raises UsageError, BuildError or HostError."""
+    if variant.server is not None and (name := variant.server.image) is not None:
+        placed_as = f"image {name} of {host.name}"
+        return in_image(variant, find_image(name, host.transport), placed=placed_as)
     described = dict(server.provenance["server"])
     preload = variant.allocator.preload
     files = {}

@@ -21,9 +21,10 @@ from perfrunner.build.cache import locked
 from perfrunner.build.output import Progress, run_logged, silent
 from perfrunner.build.toolchain import build_environment
 from perfrunner.errors import BuildError, UsageError
-from perfrunner.hosts.container import find_image
+from perfrunner.hosts.container import Image, find_image
+from perfrunner.hosts.local import LocalTransport
 from perfrunner.paths import real_path, with_home
-from perfrunner.servers.checks import find_program, preload_problem, program_problem
+from perfrunner.servers.checks import HERE, find_program, preload_problem, program_problem
 from perfrunner.servers.preload import VARIABLE, find_library
 from perfrunner.sources.git import AS_STORED, Commit, Repository
 from perfrunner.spec.allocator import AllocatorSpec, is_crate
@@ -41,7 +42,7 @@ class PreparedServer:
     """A server that can be started on this machine, or that placing.py brings to a host.
 
     `content` names the program and its preloaded library, or the image. Until it is placed, a host's own program has no
-    directory in `program`, and a host's own library is not in `library`.
+    directory in `program`, a host's own library is not in `library`, and an image is not looked up.
     """
 
     program: Path
@@ -53,7 +54,7 @@ class PreparedServer:
     cached: bool
     provenance: Mapping[str, Any]
     seconds: float  # that this call took
-    image: str | None = None  # the id of the image with the program
+    image: Image | None = None
     sent: Path | None = None  # the directory on a host over SSH that has what was sent there
 
     @property
@@ -90,7 +91,8 @@ def prepare(
     if server is None:
         raise ValueError(f"variant {variant.name} has no server")
     if server.image is not None:
-        return _of_image(variant, server, server.image)
+        image = None if remote else find_image(server.image, LocalTransport(HERE))
+        return in_image(variant, image)
     built_from: Commit | None = None
     cached, tree = True, None
     word = server.command[0]
@@ -157,17 +159,21 @@ def _launched(server: ServerSpec, tree: Path | None) -> tuple[tuple[str, ...], P
     return (*server.command[1:begins], str(program), *server.own_words[1:]), program
 
 
-def _of_image(variant: Variant, server: ServerSpec, name: str) -> PreparedServer:
-    """Return a server in an image as it is now: a name may stand for another image tomorrow."""
-    began = time.monotonic()
-    image = find_image(name)
+def in_image(variant: Variant, image: Image | None, **placed: str) -> PreparedServer:
+    """Return a server in an image as it is now: a name may stand for another image tomorrow.
+
+    `placed` describes the host that has it, for the provenance.
+    """
+    server = variant.server
+    assert server is not None
     described = {
         "command": list(server.command),
         "program": server.command[0],
-        "image": name,
-        "digest": image.digest,
-        "sha256": image.id,
+        "image": server.image,
+        "digest": None if image is None else image.digest,
+        "sha256": None if image is None else image.id,
         "library_sha256": None,
+        **placed,
     }
     return PreparedServer(
         program=Path(server.command[0]),
@@ -178,8 +184,8 @@ def _of_image(variant: Variant, server: ServerSpec, name: str) -> PreparedServer
         content=content_of(described),
         cached=True,
         provenance={"server": described},
-        seconds=time.monotonic() - began,
-        image=image.id,
+        seconds=0.0,
+        image=image,
     )
 
 

@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,11 +115,12 @@ def known_hosts_line(port: int, host_key: Path) -> str:
 
 @contextlib.contextmanager
 def raised_sshd(
-    directory: Path, *, account: Account | None = None, **options: str
+    directory: Path, *, account: Account | None = None, within: Sequence[str] = (), **options: str
 ) -> Iterator[Sshd]:
     """`options` are lines of sshd_config that come before (and so win over) ours.
 
-    With an account, sshd sees a user database of its own, and bash reads its start files as on any host.
+    `within` is the beginning of a command that becomes sshd. With an account, sshd sees a user database of its own, and
+    bash reads its start files as on any host.
     """
     if not Path(SSHD).exists() or shutil.which("ssh-keygen") is None:
         pytest.fail("needs openssh-server: scripts/test installs it")
@@ -132,7 +133,7 @@ def raised_sshd(
     for _ in range(5):  # another process may take the port between its choice and sshd's bind
         port = free_ports(1, ADDRESS)
         (directory / "known_hosts").write_text(known_hosts_line(port, directory / "host_key"))
-        process = _launch(directory, port, options, account)
+        process = _launch(directory, port, options, account, within)
         if _listening(process, port):
             break
         process.kill()
@@ -167,7 +168,11 @@ def _own_users(directory: Path, account: Account) -> dict[str, str]:
 
 
 def _launch(
-    directory: Path, port: int, options: dict[str, str], account: Account | None
+    directory: Path,
+    port: int,
+    options: dict[str, str],
+    account: Account | None,
+    within: Sequence[str],
 ) -> subprocess.Popen[bytes]:
     config = directory / "sshd_config"
     settings = {
@@ -189,7 +194,7 @@ def _launch(
         del settings["SetEnv"]
     config.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
     return subprocess.Popen(
-        [SSHD, "-D", "-f", str(config), "-E", str(directory / "sshd.log")],
+        [*within, SSHD, "-D", "-f", str(config), "-E", str(directory / "sshd.log")],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -23,7 +23,7 @@ from perfrunner.experiment.trial.server import (
     ServerSetup,
     count_oom_kills,
 )
-from perfrunner.hosts.container import Container, container_name, run_words
+from perfrunner.hosts.container import Container, Image, container_name, run_words
 from perfrunner.hosts.process import ExitStatus, ProcessHandle
 from perfrunner.hosts.transport import Completed, Transport
 from perfrunner.hosts.vbucket_map import bracketed
@@ -71,7 +71,7 @@ class ServerCommand:
     library: str | None = None  # of a preloaded allocator
     password: str | None = None  # the name of the file with the password, on every host
     may_evict: bool = False
-    image: str | None = None  # the id of the image that it runs in
+    image: Image | None = None  # that it runs in
 
     @property
     def adapter(self) -> Adapter:

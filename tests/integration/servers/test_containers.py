@@ -7,11 +7,16 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # importlib mode: sshd.py is in no package
+
+from sshd import Sshd, raised_sshd
 
 from tests.integration.servers.conftest import ServerLab, memcached, program, settings_of
 from tests.support.waiting import until
@@ -37,8 +42,13 @@ STORAGE = '[storage]\ndriver = "vfs"\ngraphroot = "{0}/root"\nrunroot = "{0}/run
 class Podman:
     """An image store of a test; nothing of the machine's is read or written."""
 
+    def __init__(self) -> None:
+        self.environment: dict[str, str] = {}  # on top of that of the tests
+
     def ran(self, *argv: str) -> str:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **self.environment}
+        )  # fmt: skip
         assert done.returncode == 0, f"{argv}\n{done.stdout}\n{done.stderr}"
         return done.stdout.strip()
 
@@ -214,6 +224,89 @@ def test_an_unknown_image_ends_the_command_before_anything_starts(servers: Serve
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
-    assert "variants.two.server.image: podman has no image localhost/no-such-image" in done.stderr
+    assert (
+        "variants.two.server.image: podman on this machine has no image localhost/no-such-image"
+        in done.stderr
+    )
     assert "podman pull localhost/no-such-image" in done.stderr
     assert not servers.work.exists()
+
+
+@pytest.fixture
+def host(tmp_path: Path, podman: Podman, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
+    """A host over SSH that alone has the images: its own files of /etc say where they are, and no variable."""
+    etc = tmp_path / "etc-of-the-host"
+    shutil.copytree("/etc/containers", etc)
+    for name in ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF"):
+        podman.environment[name] = os.environ[name]
+        shutil.copy(os.environ[name], etc)
+        monkeypatch.delenv(name)
+    mounted = f"mount --bind '{etc}' /etc/containers && exec \"$@\""
+    with raised_sshd(
+        tmp_path / "sshd", within=["unshare", "--mount", "sh", "-c", mounted, "sh"]
+    ) as sshd:
+        yield sshd
+
+
+def over_ssh(sshd: Sshd, servers: ServerLab) -> dict[str, Any]:
+    spec = sshd.host_spec(servers.work / "kv")
+    return {
+        "name": "lab", "transport": "ssh", "engine_nodes": ["kv"], "load_clients": ["kv"],
+        "hosts": {"kv": spec.model_dump(mode="json", exclude_defaults=True)},
+    }  # fmt: skip
+
+
+def test_a_container_on_a_host_over_ssh(servers: ServerLab, podman: Podman, host: Sshd):
+    native = {"server": {"command": ["memcached", "-p", "{port}"]}}
+    servers.write({"native": native, "contained": contained()}, cluster=over_ssh(host, servers))
+    code, driver = servers.measure()
+    assert code == 0, driver.stderr()
+    data = servers.data()
+    for trial in data.trials:
+        assert trial.status == "ok", trial.reason
+        assert trial.metrics["mem_used_bytes"] > 2000 * 100
+    described = {build.variant: build for build in data.builds}["contained"].provenance["server"]
+    assert described["placed"] == f"image {IMAGE} of kv"
+    made = podman.ran("podman", "image", "inspect", "--format", "{{.Id}} {{.Digest}}", IMAGE)
+    assert f"{described['sha256']} {described['digest']}" == made
+    assert podman.containers() == []
+    servers.assert_nothing_left()
+
+
+def test_an_image_that_a_host_over_ssh_lacks(servers: ServerLab, host: Sshd):
+    servers.write(
+        {"one": contained(image="localhost/no-such-image")}, cluster=over_ssh(host, servers)
+    )
+    code, driver = servers.measure()
+    assert (code, driver.of("TrialStarted")) == (3, [])
+    message = driver.stderr()
+    assert "variant one: podman on kv has no image localhost/no-such-image" in message
+    assert "on kv: podman pull localhost/no-such-image" in message
+
+
+@pytest.mark.parametrize("harm", ["kill", "cut"])
+def test_no_container_is_left_on_a_host_over_ssh(
+    servers: ServerLab, podman: Podman, host: Sshd, harm: str
+):
+    """A run that is killed is cleaned up by the next one; a run that loses its link does so itself."""
+    two = {"one": contained(), "two": contained("-t", "1")}
+    servers.write(
+        two, {"duration": 20}, cluster=over_ssh(host, servers), limits={"max_discarded": 0}
+    )
+    driver = servers.start(fakes={"artifact": servers.artifact})
+    driver.wait_for("TrialPhase", phase="access")
+    assert len(podman.containers()) == 2
+    if harm == "cut":
+        host.cut()
+        assert driver.finish() == 3
+    else:
+        os.kill(driver.process.pid, signal.SIGKILL)
+        driver.finish()
+        assert len(podman.containers()) == 2
+        servers.write(
+            {"one": contained(), "two": contained("-t", "1")}, cluster=over_ssh(host, servers)
+        )
+        code, driver = servers.measure()
+        assert code == 0, driver.stderr()
+    assert podman.containers() == []
+    servers.assert_nothing_left()

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from perfrunner.errors import UsageError
-from perfrunner.hosts import container
+from perfrunner.hosts import container, process
+from perfrunner.hosts.local import LocalTransport
+from perfrunner.hosts.transport import Completed
 
+HERE = LocalTransport("here")
 FAKE = """\
 #!/bin/sh
 case "$*" in
@@ -25,60 +28,77 @@ def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "podman"
     program.write_text(FAKE)
     program.chmod(0o755)
-    monkeypatch.setattr(container, "BASE_ENVIRONMENT", {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    monkeypatch.setattr(process, "BASE_ENVIRONMENT", {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    with_variables(monkeypatch)
     return program
+
+
+def with_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in container._VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", "/etc/mine.conf")
+
+
+PODMAN = ("env", "CONTAINERS_STORAGE_CONF=/etc/mine.conf", "podman")
 
 
 @pytest.mark.usefixtures("podman")
 def test_an_image_is_known_by_its_content():
-    assert container.find_image("known") == container.Image("sha256:aa", "sha256:bb")
+    image = container.find_image("known", HERE)
+    assert image == container.Image("sha256:aa", "sha256:bb", PODMAN)
 
 
 @pytest.mark.usefixtures("podman")
 @pytest.mark.parametrize(
     ("name", "message", "hint"),
     [
-        ("missing", "podman has no image missing", "podman pull missing"),
-        ("broken", "podman cannot read the image broken: Error: no storage", None),
+        ("missing", "podman on here has no image missing", "on here: podman pull missing"),
+        ("broken", "podman on here cannot read the image broken: Error: no storage", None),
     ],
 )
 def test_an_image_that_cannot_be_used(name: str, message: str, hint: str | None):
     with pytest.raises(UsageError) as caught:
-        container.find_image(name)
+        container.find_image(name, HERE)
     assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
 def test_podman_is_installed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(container, "BASE_ENVIRONMENT", {"PATH": str(tmp_path)})
+    for program in ("env", "sh", "sleep"):
+        (tmp_path / program).symlink_to(f"/bin/{program}")
+    monkeypatch.setattr(process, "BASE_ENVIRONMENT", {"PATH": str(tmp_path)})
     with pytest.raises(UsageError) as caught:
-        container.find_image("known")
-    assert caught.value.hint == "apt-get install podman"
+        container.find_image("known", HERE)
+    assert caught.value.message == "there is no podman on here"
+    assert caught.value.hint == "on here: apt-get install podman"
 
 
 class Recorded:
-    """A transport that records what it is to run."""
+    """A transport that records what it is to run, and in which the first commands fail."""
 
-    def __init__(self) -> None:
+    name = "here"
+
+    def __init__(self, failures: int = 0) -> None:
         self.argv: list[list[str]] = []
+        self._failures = failures
 
-    def run(self, argv: Sequence[str], **_: object) -> None:
+    def run(self, argv: Sequence[str], **_: object) -> Completed:
         self.argv.append(list(argv))
+        failed = len(self.argv) <= self._failures
+        return Completed(tuple(argv), 2 if failed else 0, "", "container state improper")
 
 
-def run_words(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    for name in container._VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", "/etc/mine.conf")
+def run_words() -> list[str]:
     name = container.container_name("/runs/trial")
     command = ["memcached", "-p", "7", "run", "--name=x"]
-    return container.run_words(name, "sha256:aa", "/runs/trial/pid", {"A": "b c"}, command)
+    image = container.Image("sha256:aa", "sha256:bb", PODMAN)
+    return container.run_words(name, image, "/runs/trial/pid", {"A": "b c"}, command)
 
 
-def test_the_command_of_a_container(monkeypatch: pytest.MonkeyPatch):
-    words = run_words(monkeypatch)
+def test_the_command_of_a_container():
+    words = run_words()
     name = words[words.index("run") + 3]
     assert words[3:] == [
-        "perfrunner-container", "env", "CONTAINERS_STORAGE_CONF=/etc/mine.conf", "podman", "run", "--rm", "--replace",
+        "perfrunner-container", *PODMAN, "run", "--rm", "--replace",
         name,
         "--pidfile=/runs/trial/pid", "--pull=never", "--network=host", "--log-driver=none", "--env=A=b c",
         '--entrypoint=["memcached"]', "sha256:aa", "-p", "7", "run", "--name=x",
@@ -87,12 +107,10 @@ def test_the_command_of_a_container(monkeypatch: pytest.MonkeyPatch):
     assert container.container_name("/runs/trial") != container.container_name("/runs/other")
 
 
-def test_only_the_container_of_a_command_is_removed(monkeypatch: pytest.MonkeyPatch):
-    words, host = run_words(monkeypatch), Recorded()
+def test_only_the_container_of_a_command_is_removed():
+    words, host = run_words(), Recorded()
     container.remove(host, ["taskset", "-c", "1", *words])  # type: ignore[arg-type]
     name = container.container_name("/runs/trial")
-    assert host.argv == [
-        ["env", "CONTAINERS_STORAGE_CONF=/etc/mine.conf", "podman", "rm", "--force", "--ignore", "--time=0", name]
-    ]  # fmt: skip
+    assert host.argv == [[*PODMAN, "rm", "--force", "--ignore", "--time=0", name]]
     container.remove(host, ["memcached", "run", "--name=x"])  # type: ignore[arg-type]
     assert len(host.argv) == 1
