@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfrunner.errors import UsageError
 from perfrunner.hosts import scripts
 from perfrunner.hosts.process import ExitStatus, ProcessHandle, StopResult
-from perfrunner.hosts.transport import Transport
+from perfrunner.hosts.transport import CommandFailed, Transport
 
 PODMAN = "podman"
 # Where podman finds images and its settings; processes of a host do not inherit them.
@@ -23,7 +24,7 @@ _VARIABLES = (
     "HOME", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF",
 )  # fmt: skip
 _MARK = "perfrunner-container"  # the name under which contain.sh runs
-_INSPECT_S, _REMOVE_S = 60.0, 120.0
+_INSPECT_S, _REMOVE_S, _REMOVE_POLL_S = 60.0, 60.0, 0.1
 _NO_PROGRAM = 127  # the status of `env`
 
 
@@ -80,13 +81,21 @@ def run_words(
 
 
 def remove(host: Transport, argv: Sequence[str]) -> None:
-    """Remove the container of a command of `run_words`, if it is still there. Does nothing for any other command."""
+    """Remove the container of a command of `run_words`, if it is still there. Does nothing for any other command.
+
+    podman removes it as well when it has ended (--rm). A removal that meets another one fails, so it is tried again.
+    """
     if _MARK not in argv:
         return
     words = list(argv[argv.index(_MARK) + 1 :])
     run = words.index("run")
     name = next(word for word in words[run:] if word.startswith("--name=")).partition("=")[2]
-    host.run([*words[:run], "rm", "--force", "--ignore", "--time=0", name], timeout=_REMOVE_S)
+    argv = [*words[:run], "rm", "--force", "--ignore", "--time=0", name]
+    deadline = time.monotonic() + _REMOVE_S
+    while (done := host.run(argv, timeout=_REMOVE_S, check=False)).exit != 0:
+        if time.monotonic() > deadline:
+            raise CommandFailed(host.name, done)
+        time.sleep(_REMOVE_POLL_S)
 
 
 class Container:

@@ -10,7 +10,7 @@ import pytest
 from perfrunner.errors import UsageError
 from perfrunner.hosts import container, process
 from perfrunner.hosts.local import LocalTransport
-from perfrunner.hosts.transport import Completed
+from perfrunner.hosts.transport import CommandFailed, Completed
 
 HERE = LocalTransport("here")
 FAKE = """\
@@ -114,3 +114,13 @@ def test_only_the_container_of_a_command_is_removed():
     assert host.argv == [[*PODMAN, "rm", "--force", "--ignore", "--time=0", name]]
     container.remove(host, ["memcached", "run", "--name=x"])  # type: ignore[arg-type]
     assert len(host.argv) == 1
+
+
+def test_a_container_that_podman_itself_removes_meanwhile(monkeypatch: pytest.MonkeyPatch):
+    """Both removals may meet, and the second one then fails; the container is gone a moment later."""
+    host = Recorded(failures=2)
+    container.remove(host, run_words())  # type: ignore[arg-type]
+    assert len(host.argv) == 3
+    monkeypatch.setattr(container, "_REMOVE_S", 0.0)
+    with pytest.raises(CommandFailed, match="container state improper"):
+        container.remove(Recorded(failures=9), run_words())  # type: ignore[arg-type]
