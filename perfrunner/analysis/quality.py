@@ -56,7 +56,7 @@ def busy_hosts(cases: Iterable[CaseBlocks]) -> Iterable[str]:
         if shares and median(shares) > BUSY_HOST:
             yield (
                 f"{blocks.case}: the host was busy: in {median(shares):.0%} of the slices the load waited for a CPU,"
-                " so differences between engines look smaller than they are"
+                " so differences between variants look smaller than they are"
             )
 
 

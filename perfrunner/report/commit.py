@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from perfrunner.report.method import method_line
 from perfrunner.report.numbers import change, scale_for, significant
 from perfrunner.report.published import WIDTH, commit_published
-from perfrunner.report.variants import definition
+from perfrunner.report.variants import definition, short_build_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -135,7 +135,7 @@ def _builds(report: Report) -> Iterable[str]:
     for build in report.builds:
         settings = defined.get(build.variant)
         described = f": {definition(settings)}" if isinstance(settings, dict) else ""
-        line = f"build {build.build_id[:12]}  {build.variant}{described}"
+        line = f"build {short_build_id(build)}  {build.variant}{described}"
         yield from textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     for fact in report.sources:
         if fact.label.startswith(("commit", "files")):

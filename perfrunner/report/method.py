@@ -144,7 +144,7 @@ def _cpus_used(trials: Iterable[TrialRecord], facts: Mapping[str, Any]) -> Itera
     )
     for engine, client in cpu_sets:
         if engine or client:
-            yield f"{has}engines on {_cpus(engine)}, load on {_cpus(client)}, the same for every variant"
+            yield f"{has}servers on {_cpus(engine)}, load on {_cpus(client)}, the same for every variant"
         else:
             yield f"{has}not pinned: the kernel chooses the CPUs"
 

@@ -33,9 +33,14 @@ def variant_facts(data: ExperimentData, shown: Iterable[str]) -> Iterable[Fact]:
             yield Fact(f"variant {name}{mark}", f"{definition(variant, common)}{build}")
 
 
+def short_build_id(record: BuildRecord) -> str:
+    """Return enough of a build id to recognize it. That of another server begins with its program's name."""
+    return record.build_id if "server" in record.provenance else record.build_id[:12]
+
+
 def _build(record: BuildRecord) -> str:
     host = record.provenance.get("build_host")
-    return f"; build {record.build_id[:12]}{f', built on {host}' if host else ''}"
+    return f"; build {short_build_id(record)}{f', built on {host}' if host else ''}"
 
 
 def definition(variant: Mapping[str, Any], engine_params: Mapping[str, Any] | None = None) -> str:

@@ -346,6 +346,18 @@ def test_a_case_without_a_single_trial_says_so(make):
     assert all(max(map(len, line.split("\n"))) <= 72 for line in [render(report, "commit")])
 
 
+def test_the_build_of_another_server_is_named_whole(make):
+    """Its first characters are only the name of its program."""
+    from dataclasses import replace
+
+    data = make(blocks=1, discarded_block=None)
+    ids = {"build_id": "valkey-server-06a0e30b575b8b2c", "provenance": {"server": {}}}
+    report = build_report(replace(data, builds=tuple(replace(b, **ids) for b in data.builds)))
+    lines = {fact.label: fact.value for fact in report.context}
+    assert lines["variant glibc (baseline)"].endswith("; build valkey-server-06a0e30b575b8b2c")
+    assert "build valkey-server-06a0e30b575b8b2c" in render(report, "commit")
+
+
 def test_every_format_says_what_each_variant_is(make):
     from dataclasses import replace
 
