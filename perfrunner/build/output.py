@@ -25,6 +25,8 @@ _NOISE = re.compile(
     r"-Werror|^\[\d+/\d+\]|^FAILED:|warnings being treated|^ninja: build stopped|^-- "
 )
 _TERM_PATIENCE_S = 2.0
+# Colours and other control sequences of terminals, which some Makefiles print into pipes as well.
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
 # The headers and libraries that the engine's CMakeLists.txt asks for.
 _PACKAGES = {
@@ -75,9 +77,10 @@ def run_logged(
     try:
         for line in child.stdout:
             log.write(line)
-            lines.append(line.rstrip())
-            if line.strip():
-                progress(line.rstrip())
+            shown = _CONTROL.sub("", line).rstrip()
+            lines.append(shown)
+            if shown:
+                progress(shown)
         status = child.wait()
     except BaseException:
         _end_group(child)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfrunner.build.artifact import parse_ldd
-from perfrunner.build.output import excerpt, failed, missing_package
+from perfrunner.build.output import excerpt, failed, missing_package, run_logged
 
 GCC = """
 [1/9] Building CXX object a.cc.o
@@ -27,6 +27,16 @@ def test_the_error_with_its_place_and_no_command_lines() -> None:
     assert "return x;" in text
     assert "-Wall" not in text
     assert "harmless" not in text
+
+
+def test_the_colours_of_a_makefile_are_left_out(tmp_path: Path) -> None:
+    """Redis and Valkey print them into pipes as well. The log has everything."""
+    lines: list[str] = []
+    command = ["printf", r"    \033[34mCC\033[0m \033[33mserver.o\033[0m\n"]
+    with (tmp_path / "log").open("w") as log:
+        run_logged(command, what="x", log=log, env={"PATH": "/usr/bin:/bin"}, progress=lines.append)
+    assert lines == ["    CC server.o"]
+    assert "\033[34m" in (tmp_path / "log").read_text()
 
 
 def test_without_errors_the_last_lines() -> None:
