@@ -73,6 +73,17 @@ def test_sizes_have_units():
     assert not Redis().same("100mb", "100")
     assert Redis().same("900 1", "900  1")
     assert not Redis().same("2", "1")
+    assert Redis().same("", "")
+    assert not Redis().same("", "3600 1")
+
+
+def test_a_setting_with_values_for_several_classes():
+    """CONFIG GET prints all classes of clients, and all save points, of which each option names one."""
+    limits = "normal 1 2 3 slave 268435456 67108864 60 pubsub 33554432 8388608 60"
+    assert Redis().same("normal 1 2 3", limits)
+    assert Redis().same("replica 256mb 64mb 60", limits)
+    assert not Redis().same("normal 0 0 0", limits)
+    assert Redis().same("300 10", "60 1 300 10")
 
 
 def test_figures_counters_and_work_in_the_background():
