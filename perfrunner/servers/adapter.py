@@ -14,6 +14,9 @@ from typing import ClassVar
 
 from perfrunner.servers.wire import Wire, WireError
 
+# How an answer of Redis begins that asks for a password, or for another one.
+REFUSES_PASSWORD = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR Client sent AUTH")
+
 
 @dataclass(frozen=True)
 class State:
@@ -38,7 +41,9 @@ class Adapter:
     """A server of which nothing is known: it is ready when its port accepts a connection."""
 
     kind: ClassVar[str] = "other"
-    protocol: ClassVar[str] = ""  # that the load speaks; empty: the server is asked
+    protocols: ClassVar[
+        tuple[str, ...]
+    ] = ()  # of the load, the default first; none: the server is asked
     missing: ClassVar[str] = (
         "its version, settings, memory figures and counters of operations are not known:"
         " only figures of the process are reported"
@@ -48,6 +53,17 @@ class Adapter:
         """Return, by index into `arguments`, what cannot be measured and what to do."""
         del arguments
         return {}
+
+    def wrong_protocol(self, protocol: str) -> str | None:
+        """Return why the load cannot speak a protocol to the server; None if it can, or nobody knows."""
+        if not self.protocols or protocol in self.protocols:
+            return None
+        return f"expected {' or '.join(self.protocols)}, which {self.kind} speaks, got {protocol}"
+
+    def locked(self, arguments: Sequence[str]) -> int | None:
+        """Return the index of the argument that makes the server ask for a password; None if there is none."""
+        del arguments
+        return None
 
     def added(self, arguments: Sequence[str], *, root: bool, listen: str) -> list[str]:
         """Return arguments that perfrunner adds: the address, if none is given, and a user for root."""
@@ -117,7 +133,7 @@ def speaks(question: Callable[[], object]) -> bool:
     try:
         question()
     except WireError as error:
-        return str(error).startswith(("NOAUTH", "WRONGPASS", "NOPERM"))
+        return str(error).startswith(REFUSES_PASSWORD)
     except OSError:
         return False
     return True

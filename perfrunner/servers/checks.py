@@ -25,6 +25,10 @@ from perfrunner.spec.suggest import did_you_mean
 
 HERE = "this machine"  # its name in messages
 HOW_TO_LINK_LIBC = {"redis": " (redis, valkey: make MALLOC=libc)"}
+_NO_PASSWORD = (
+    "expected server.password_env in the spec, the variable of your environment with the password of the load;"
+    " without a password, leave this option out"
+)
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,13 @@ class ChecksHere:
             for at in {0, begins} - {len(server.command)}:
                 if text := program_problem(server.command[at]):
                     wrong["command", at] = text
-        refused = adapter_for(server.known_kind).refused(server.own_words[1:])
+        adapter, own = adapter_for(server.known_kind), server.own_words[1:]
+        refused = adapter.refused(own)
+        if server.password_env is None and (option := adapter.locked(own)) is not None:
+            refused[option] = _NO_PASSWORD
         wrong |= {("command", begins + index + 1): text for index, text in refused.items()}
+        if server.protocol is not None and (text := adapter.wrong_protocol(server.protocol)):
+            wrong["protocol",] = text
         wrong |= {
             (
                 "command",

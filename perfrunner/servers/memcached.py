@@ -48,7 +48,7 @@ class Memcached(KnownServer):
     """memcached."""
 
     kind = "memcached"
-    protocol = "binary"
+    protocols = ("binary", "text", "meta")
     refusals: ClassVar[Mapping[str, tuple[str, str]]] = {
         "daemon": (".*", "expected a server that stays in the foreground: leave out -d"),
         "unix-socket": (

@@ -30,7 +30,7 @@ class Redis(KnownServer):
     """Redis and its relatives."""
 
     kind = "redis"
-    protocol = "resp2"
+    protocols = ("resp2", "resp3")
     refusals: ClassVar[Mapping[str, tuple[str, str]]] = {
         "daemonize": (
             "yes",
@@ -94,6 +94,10 @@ class Redis(KnownServer):
         if len(first) < 2:
             return first == second
         return any(second[at : at + len(first)] == first for at in range(len(second)))
+
+    def locked(self, arguments: Sequence[str]) -> int | None:
+        options = self.options(arguments)
+        return next((at for at, name, value in options if name == "requirepass" and value), None)
 
     def warnings(self, state: State) -> list[str]:
         text = (

@@ -21,7 +21,7 @@ from perfrunner.experiment.trial.command_server import (
 )
 from perfrunner.experiment.trial.placement import Deployed, Placement, client_python
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
-from perfrunner.servers.adapter import State
+from perfrunner.servers.adapter import Adapter, State
 from perfrunner.servers.placing import place
 from perfrunner.servers.preload import asking, read_back
 from perfrunner.servers.prepare import PreparedServer
@@ -103,11 +103,11 @@ def deploy_server(
     env = {**server.env, **asking(variant.allocator)}
     kind, state, log = _ask(variant, command, env, placement, tools[node], python)
     adapter = adapter_for(kind)
-    protocol = asked.protocol or adapter.protocol
+    protocol: str = asked.protocol or next(iter(adapter.protocols), "")
     settings = {
         "server.kind": kind,
         "server.version": state.version or not_checked("any version", None),
-        "server.protocol": _spoken(variant, protocol),
+        "server.protocol": _spoken(variant, adapter, protocol),
         **_checked(variant, kind, (*own, *added), state),
     }
     if asked.image is not None:
@@ -199,7 +199,9 @@ def _checked(variant: Variant, kind: str, arguments: Sequence[str], state: State
     return read
 
 
-def _spoken(variant: Variant, protocol: str) -> str:
+def _spoken(variant: Variant, adapter: Adapter, protocol: str) -> str:
+    if wrong := adapter.wrong_protocol(protocol):
+        raise SettingsCheckError(f"variant {variant.name}: server.protocol: {wrong}")
     if not protocol:
         raise SettingsCheckError(
             f"variant {variant.name}: the server speaks neither memcached's protocols nor Redis'",

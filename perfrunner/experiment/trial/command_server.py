@@ -28,7 +28,7 @@ from perfrunner.hosts.process import ExitStatus, ProcessHandle
 from perfrunner.hosts.transport import Completed, Transport
 from perfrunner.hosts.vbucket_map import bracketed
 from perfrunner.measure.memory import numbers
-from perfrunner.servers.adapter import Adapter
+from perfrunner.servers.adapter import REFUSES_PASSWORD, Adapter
 from perfrunner.servers.preload import check_maps
 from perfrunner.servers.registry import adapter_for
 from perfrunner.spec.server import DIRECTORY, PORT
@@ -298,10 +298,15 @@ class CommandServer(ServerProcess):
         )
 
     def _not_ready(self, trouble: str, timeout: float) -> TrialError:
+        if any(f"it answers: {code}" in trouble for code in REFUSES_PASSWORD):
+            return TrialError(
+                f"{self.title} refuses the load: {trouble}",
+                "set server.password_env in the spec to the variable of your environment with its password",
+            )
         if trouble.startswith("it answers"):
             return TrialError(
                 f"{self.title} does not speak the protocol of {self.kind or self.setup.command.kind}: {trouble}",
-                "set the variant's server.kind (ab: --protocol), or server.password_env if it wants a password",
+                "set the variant's server.kind (ab: --protocol)",
             )
         return TrialError(
             f"{self.title} was not ready within {timeout:.3g} s: {trouble}{self._log_tail()}",

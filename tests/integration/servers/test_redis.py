@@ -85,4 +85,6 @@ def test_a_password_is_not_shown(
     monkeypatch.setenv("REDIS_SECRET", "wrong")
     code, driver = servers.measure()
     assert code == 3
-    assert "WRONGPASS" in driver.stderr()
+    message = driver.stderr()
+    assert "refuses the load: it answers: WRONGPASS" in message
+    assert "does not speak" not in message

@@ -86,6 +86,11 @@ def test_a_setting_with_values_for_several_classes():
     assert Redis().same("300 10", "60 1 300 10")
 
 
+def test_a_server_that_asks_for_a_password():
+    assert Redis().locked(["--port", "{port}", "--requirepass", "a"]) == 2
+    assert Redis().locked(["--requirepass", "", "--port", "{port}"]) is None
+
+
 def test_figures_counters_and_work_in_the_background():
     state = Redis().ask(Wire(INFO), False)
     assert state.figures == {

@@ -103,6 +103,7 @@ def test_a_spec_of_the_engine_is_recorded_as_before(servers: Servers):
         ("-t, 1.10]}", "-t, 1.10], build: [[make]]}", "spec.yaml:5: variants.one.server: expected git next to revision and build"),
         ("-t, 1.10]}", "-t, 1.10], git: ./nowhere}", "spec.yaml:5: variants.one.server.git: expected a repository on this machine"),
         ("-t, 1.10]}", "-t, 1.10], password_env: NOT_SET_ANYWHERE}", "spec.yaml:5: variants.one.server.password_env: expected a variable that is set"),
+        ("-t, 1.10]}", "-t, 1.10], protocol: resp2}", "spec.yaml:5: variants.one.server.protocol: expected binary or text or meta, which memcached speaks, got resp2"),
         ("-t, 1.10]}}", "-t, 1.10]}, allocator: {preload: jemaloc}}", "spec.yaml:5: variants.one.allocator.preload: expected an allocator"),
         ("-t, 1.10]}}", "-t, 1.10]}, allocator: {preload: ./none.so}}", "spec.yaml:5: variants.one.allocator.preload: no library"),
         ("-t, 1.10]}}", "-t, 1.10]}, allocator: {name: jemalloc-5.3.1}}", "spec.yaml:5: variants.one.allocator.name: expected preload"),
@@ -140,6 +141,20 @@ def test_the_program_of_an_image_is_not_looked_for_here(servers: Servers):
     assert server.command[0] == "bin/redis-server"
     assert (server.known_kind, server.is_sent) == ("redis", False)
     assert server.text == "bin/redis-server --port {port} in known"
+
+
+@pytest.mark.usefixtures("images")
+def test_a_password_in_the_command_is_also_the_loads(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KV_PASSWORD", "a")
+    locked = '[redis-server, --port, "{port}", --requirepass, a], image: known%s}'
+    errors = servers.errors((ONE, locked % ""))
+    expected = (
+        "spec.yaml:5: variants.one.server.command[3]: expected server.password_env in the spec"
+    )
+    assert [expected in error for error in errors] == [True], errors
+    servers.load((ONE, locked % ", password_env: KV_PASSWORD"))
 
 
 @pytest.mark.usefixtures("images")
