@@ -93,6 +93,11 @@ IF_SAME = ("refuse", "skip", "measure")
     help="What the load speaks (default: by asking the server; commands only).",
 )
 @click.option(
+    "--password-env",
+    metavar="NAME",
+    help="Variable of your environment with the password of the servers (commands only).",
+)
+@click.option(
     "--preload",
     metavar="NAME,...",
     help="Compare allocators under one command: glibc, jemalloc, mimalloc, tcmalloc, snmalloc or paths of libraries."

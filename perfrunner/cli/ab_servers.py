@@ -28,6 +28,7 @@ class PairOptions:
     build: str | None = None
     run_command: str | None = None
     protocol: str | None = None
+    password_env: str | None = None
     value_size: str | None = None
     items: str | None = None
     blocks: int | None = None
@@ -42,6 +43,7 @@ class PairOptions:
         for name, value in (
             ("--build", self.build),
             ("--protocol", self.protocol),
+            ("--password-env", self.password_env),
             ("--value-size", self.value_size),
         ):
             if value is not None:
@@ -94,7 +96,8 @@ def _variants(sources: Sequence[str], given: PairOptions) -> dict[str, dict[str,
         of_revisions,
     )
 
-    settings = {} if given.protocol is None else {"protocol": given.protocol}
+    options = {"protocol": given.protocol, "password_env": given.password_env}
+    settings = {name: value for name, value in options.items() if value is not None}
     if given.run_command is not None:
         if given.preload is not None:
             raise UsageError(

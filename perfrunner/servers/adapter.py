@@ -17,6 +17,10 @@ from perfrunner.servers.wire import Wire, WireError
 # How an answer of Redis begins that asks for a password, or for another one.
 REFUSES_PASSWORD = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR Client sent AUTH")
 
+TOO_FEW_CLIENTS = (
+    "expected a limit of at least 10 clients: the load and perfrunner's questions are several"
+)
+
 
 @dataclass(frozen=True)
 class State:
@@ -24,7 +28,7 @@ class State:
 
     figures: memory in bytes by the names that the engine's STAT memory uses, as far as the server knows them.
     counters: of operations, by the names `cmd_get` and `cmd_set`.
-    evicted: items that the server dropped for lack of memory.
+    evicted, refused: items that the server dropped, and SETs that it did not take, for lack of memory.
     raw: all of its answers, for the files of a trial.
     """
 
@@ -33,6 +37,7 @@ class State:
     figures: Mapping[str, float] = field(default_factory=dict)
     counters: Mapping[str, float] = field(default_factory=dict)
     evicted: int = 0
+    refused: int = 0
     busy: str = ""
     raw: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 

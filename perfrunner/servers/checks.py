@@ -26,8 +26,8 @@ from perfrunner.spec.suggest import did_you_mean
 HERE = "this machine"  # its name in messages
 HOW_TO_LINK_LIBC = {"redis": " (redis, valkey: make MALLOC=libc)"}
 _NO_PASSWORD = (
-    "expected server.password_env in the spec, the variable of your environment with the password of the load;"
-    " without a password, leave this option out"
+    "expected server.password_env (ab: --password-env), the variable of your environment with the password of the"
+    " load; without a password, leave this option out"
 )
 
 

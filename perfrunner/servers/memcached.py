@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from perfrunner.servers.adapter import KnownServer, State, numeric
+from perfrunner.servers.adapter import TOO_FEW_CLIENTS, KnownServer, State, numeric
 from perfrunner.servers.wire import Wire, WireError
 
 # Options with a value: letter, long name, and the name in `stats settings` if it is there.
@@ -55,6 +55,7 @@ class Memcached(KnownServer):
             ".*",
             "expected a TCP port: the load does not use Unix sockets; replace it by -p {port}",
         ),
+        "conn-limit": ("[1-9]", TOO_FEW_CLIENTS),
         "enable-ssl": (".*", "expected a server without TLS: the load does not use it"),
         "enable-sasl": (".*", _NO_LOGIN),
         "auth-file": (".*", _NO_LOGIN),
@@ -122,6 +123,7 @@ class Memcached(KnownServer):
             figures=figures,
             counters={name: numbers[name] for name in ("cmd_get", "cmd_set") if name in numbers},
             evicted=int(numbers.get("evictions", 0)),
+            refused=int(numbers.get("store_no_memory", 0)),
             raw={"stats": stats, "settings": settings, "slabs": slabs},
         )
 

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from perfrunner.servers.adapter import KnownServer, State, numeric
+from perfrunner.servers.adapter import TOO_FEW_CLIENTS, KnownServer, State, numeric
 from perfrunner.servers.wire import Wire, WireError, as_pairs
 
 _SIZE = re.compile(r"(\d+)(k|kb|m|mb|g|gb|b)?", re.IGNORECASE)
 _UNITS = {
     "b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3, "": 1,
 }  # fmt: skip
+_COUNT = re.compile(r"count=(\d+)")
 _CALLS = re.compile(r"calls=(\d+)")
 # Where Redis' own figures of its allocator go; they are of jemalloc, which is asked by mallctl.
 _OF_JEMALLOC = {
@@ -42,6 +43,7 @@ class Redis(KnownServer):
         ),
         "port": ("0", "expected --port {port}: the load uses neither Unix sockets nor TLS"),
         "tls-port": ("(?!0$).*", "expected a server without TLS: the load does not use it"),
+        "maxclients": ("[1-9]", TOO_FEW_CLIENTS),
         "cluster-enabled": (
             "yes",
             "expected a single server: no slots are assigned to a cluster node",
@@ -107,7 +109,7 @@ class Redis(KnownServer):
         return [text] if state.settings.get("save") else []
 
     def ask(self, wire: Wire, wrong_figures: bool) -> State:
-        info = wire.info("server", "memory", "stats", "persistence", "commandstats")
+        info = wire.info("server", "memory", "stats", "persistence", "commandstats", "errorstats")
         settings: Mapping[str, str] = {}
         try:
             every = as_pairs(wire.resp("CONFIG", "GET", "*"))
@@ -133,6 +135,7 @@ class Redis(KnownServer):
                 for match in [_CALLS.search(info.get(f"cmdstat_{name}", ""))]
             },
             evicted=int(numbers.get("evicted_keys", 0)),
+            refused=int(match[1]) if (match := _COUNT.search(info.get("errorstat_OOM", ""))) else 0,
             busy=_busy(info),
             raw={"info": info, "settings": settings},
         )

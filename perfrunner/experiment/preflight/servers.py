@@ -96,7 +96,9 @@ def deploy_server(
         protocol=asked.protocol or "",
         library=None if server.library is None else str(server.library),
         password=None if asked.password_env is None else variant.name,
-        may_evict=spec.limits.misses > 0,
+        tolerated=frozenset(
+            name for name in ("misses", "errors") if getattr(spec.limits, name) > 0
+        ),
         image=server.image,
     )
     python = client_python(spec, node)

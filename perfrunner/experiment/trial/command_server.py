@@ -70,7 +70,9 @@ class ServerCommand:
     protocol: str
     library: str | None = None  # of a preloaded allocator
     password: str | None = None  # the name of the file with the password, on every host
-    may_evict: bool = False
+    tolerated: frozenset[str] = (
+        frozenset()
+    )  # the limits of the spec that allow some: misses, errors
     image: Image | None = None  # that it runs in
 
     @property
@@ -256,13 +258,17 @@ class CommandServer(ServerProcess):
         return document
 
     def _check_contents(self, state: Mapping[str, Any]) -> None:
-        if state["evicted"] and not self.setup.command.may_evict:
-            raise ServerError(
-                self,
-                f"{self.title} evicted {state['evicted']} items: its memory limit is too small for the items",
-                "raise the limit (memcached -m MiB, redis --maxmemory) or reduce items;"
-                " limits.misses allows evictions",
-            )
+        losses = {
+            "misses": f"evicted {state['evicted']} items" if state["evicted"] else "",
+            "errors": f"refused {state['refused']} SETs" if state["refused"] else "",
+        }
+        for limit, what in losses.items():
+            if what and limit not in self.setup.command.tolerated:
+                raise ServerError(
+                    self,
+                    f"{self.title} {what}: its memory limit is too small for the items: raise it (memcached -m MiB,"
+                    f" redis --maxmemory), reduce items, or allow it with limits.{limit}",
+                )
 
     def _refuse_wrapper(self, listener: int | None) -> None:
         """Raise TrialError if another process than the one that was started serves: its figures would be missing."""
@@ -301,7 +307,12 @@ class CommandServer(ServerProcess):
         if any(f"it answers: {code}" in trouble for code in REFUSES_PASSWORD):
             return TrialError(
                 f"{self.title} refuses the load: {trouble}",
-                "set server.password_env in the spec to the variable of your environment with its password",
+                "set server.password_env (ab: --password-env) to the variable of your environment with its password",
+            )
+        if "max number of clients" in trouble:
+            return TrialError(
+                f"{self.title} refuses the load: {trouble}",
+                "raise its limit of clients (redis --maxclients, memcached -c)",
             )
         if trouble.startswith("it answers"):
             return TrialError(

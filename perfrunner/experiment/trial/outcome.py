@@ -168,7 +168,8 @@ def attribute_by_report(
     variant, message = failed_variant(host.read_text(report) if host.exists(report) else "")
     if variant is None or not 0 <= variant < variants:
         return error
-    return VariantError(variant, f"{error} ({message})" if message else str(error))
+    known = message in str(error)  # it is also the end of the process' log
+    return VariantError(variant, str(error) if known else f"{error} ({message})")
 
 
 def attribute_failure(

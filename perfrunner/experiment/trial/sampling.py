@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from perfrunner.errors import HostError, TrialError
 from perfrunner.experiment.trial.outcome import try_each
-from perfrunner.experiment.trial.placement import pinned
+from perfrunner.experiment.trial.placement import log_tail, pinned
 from perfrunner.experiment.trial.reproduce import VariantRecorder
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.hosts.process import ProcessHandle
@@ -130,7 +130,13 @@ class NodesSampling:
             host.get_file(sampler.remote, local)
             if not ended.ok:
                 self.bench.check_engines()
-                raise TrialError(f"the sampler on {host.name} ended early ({ended})")
+                output = f"{sampler.engine.setup.directory}/sampler-{sampler.stem}"
+                why = (
+                    log_tail(host, f"{output}.out")
+                    or log_tail(host, f"{output}.log")
+                    or "no output"
+                )
+                raise TrialError(f"the sampler on {host.name} ended early ({ended}): {why}")
             per_node.append(parse_samples(local.read_text(encoding="utf-8"), local.name))
         return [add_nodes(instant) for instant in zip(*per_node, strict=False)]
 

@@ -182,6 +182,18 @@ def test_evictions_fail_the_trial_with_what_to_do(servers: ServerLab):
     assert "memory limit is too small" in failed[0].reason
 
 
+def test_sets_that_are_refused_for_lack_of_memory_fail_the_trial(servers: ServerLab):
+    """memcached -M and Redis by default refuse instead of evicting."""
+    large = {"items": 4000, "value_size": 1000}
+    variants = {"one": memcached(), "two": redis("--maxmemory", "2mb")}
+    servers.write(variants, large, limits={"max_discarded": 0})
+    assert servers.measure()[0] == 3
+    (failed,) = (trial for trial in servers.data().trials if trial.status == "failed")
+    assert failed.variant == "two"
+    assert failed.reason.startswith("redis-server on here refused ")
+    assert "raise it (memcached -m MiB, redis --maxmemory)" in failed.reason
+
+
 def test_a_preloaded_library_is_found_in_the_process(servers: ServerLab, tmp_path: Path):
     empty = library(tmp_path / "libempty.so", "int perfrunner_nothing;\n")
     variants = {"plain": memcached(), "preloaded": {**memcached(), "allocator": {"preload": empty}}}

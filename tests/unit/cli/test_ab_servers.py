@@ -68,13 +68,23 @@ def test_more_than_two_and_the_workloads_that_are_named(cli, play, program):
 
 def test_one_command_under_several_allocators(cli, play, program):
     runner = play()
-    cli("ab", "--preload", "glibc,jemalloc", "./old/memcached -p {port}", "--protocol", "binary")
+    cli(
+        "ab",
+        "--preload",
+        "glibc,jemalloc",
+        "./old/memcached -p {port}",
+        "--protocol",
+        "binary",
+        "--password-env",
+        "HOME",
+    )
     variants = runner.arguments.spec.variants
     assert {name: v.allocator.preload for name, v in variants.items()} == {
         "glibc": "glibc",
         "jemalloc": "jemalloc",
     }
     assert {v.server.protocol for v in variants.values()} == {"binary"}
+    assert {v.server.password_env for v in variants.values()} == {"HOME"}
 
 
 def test_revisions_of_a_repository(cli, play, program):

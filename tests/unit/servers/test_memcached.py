@@ -53,6 +53,7 @@ def test_the_settings_a_command_asks_for(command: str, asked: dict[str, str]):
         ("-s /tmp/x -p {port}", 0, "Unix sockets"),
         ("-Z -p {port}", 0, "TLS"),
         ("-p {port} -S", 2, "authentication"),
+        ("-p {port} -c 2", 2, "at least 10 clients"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_at_its_word(command: str, index: int, what: str):

@@ -16,6 +16,7 @@ INFO = {
     "allocator_frag_bytes": "400",
     "cmdstat_get": "calls=7,usec=1",
     "evicted_keys": "2",
+    "errorstat_OOM": "count=3",
     "rdb_bgsave_in_progress": "1",
     "aof_rewrite_in_progress": "0",
     "loading": "0",
@@ -60,11 +61,12 @@ def test_the_settings_a_command_asks_for():
         (["--port", "0", "--unixsocket", "/tmp/x"], "Unix sockets"),
         (["--tls-port", "{port}"], "TLS"),
         (["--cluster-enabled", "yes"], "slots"),
+        (["--maxclients", "9"], "at least 10 clients"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(words: list[str], what: str):
     assert [what in text for text in Redis().refused(words).values()] == [True]
-    assert Redis().refused(["--daemonize", "no"]) == {}
+    assert Redis().refused(["--daemonize", "no", "--maxclients", "10"]) == {}
 
 
 def test_sizes_have_units():
@@ -101,6 +103,7 @@ def test_figures_counters_and_work_in_the_background():
     }
     assert state.counters == {"cmd_get": 7.0, "cmd_set": 0.0}
     assert (state.version, state.evicted, state.busy) == ("7.0.15", 2, "a BGSAVE")
+    assert state.refused == 3
     assert state.settings["io-threads"] == "2"
 
 

@@ -150,9 +150,7 @@ def test_a_password_in_the_command_is_also_the_loads(
     monkeypatch.setenv("KV_PASSWORD", "a")
     locked = '[redis-server, --port, "{port}", --requirepass, a], image: known%s}'
     errors = servers.errors((ONE, locked % ""))
-    expected = (
-        "spec.yaml:5: variants.one.server.command[3]: expected server.password_env in the spec"
-    )
+    expected = "spec.yaml:5: variants.one.server.command[3]: expected server.password_env (ab: --password-env)"
     assert [expected in error for error in errors] == [True], errors
     servers.load((ONE, locked % ", password_env: KV_PASSWORD"))
 
