@@ -82,16 +82,32 @@ def _builds(spec: Spec, source: Path | None, cache_dir: Path) -> int:
         for v in spec.variants.values()
         if v.server is None
     }
-    if not wanted:
-        return 0  # the load tools, which take less than a minute
-    from perfrunner.experiment.preflight.builds import variant_programs, whole_programs
+    servers = _server_builds(spec, cache_dir)
+    from perfrunner.experiment.preflight.builds import (
+        load_tools,
+        tool_programs,
+        variant_programs,
+        whole_programs,
+    )
 
+    if not wanted:
+        return servers + (not _built(load_tools(), source, cache_dir, tool_programs(spec)))
     if spec.cluster.build_host is not None:  # only the build host knows what is in its cache
         source = None
     # If a variant has another source, the load tools are a separate build.
     foreign = any(v.source for v in spec.variants.values())
     programs = variant_programs(spec) if foreign else whole_programs(spec)
-    return sum(not _built(variant, source, cache_dir, programs) for variant in wanted.values())
+    return servers + sum(
+        not _built(variant, source, cache_dir, programs) for variant in wanted.values()
+    )
+
+
+def _server_builds(spec: Spec, cache_dir: Path) -> int:
+    """Count the servers to build that are not in the cache."""
+    from perfrunner.servers.prepare import is_built
+
+    wanted = {repr(v.server): v.server for v in spec.variants.values() if v.server is not None}
+    return sum(not is_built(server, cache_dir) for server in wanted.values())
 
 
 def _built(

@@ -97,7 +97,8 @@ def _besides_trials(spec: Spec, expected: Estimate) -> str:
     parts = []
     if expected.builds:
         seconds = duration(expected.builds * BUILD_SECONDS)
-        parts.append(f"{expected.builds} builds that are not in the cache (about {seconds})")
+        builds = "1 build that is" if expected.builds == 1 else f"{expected.builds} builds that are"
+        parts.append(f"{builds} not in the cache (about {seconds})")
     if check := expected.sampling_check(spec):
         parts.append(f"the sampling check ({duration(check)})")
     if profiles := expected.profiles(spec):

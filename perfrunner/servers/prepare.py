@@ -211,10 +211,13 @@ def content_of(described: Mapping[str, Any]) -> str:
     return hashlib.sha256(named.encode()).hexdigest()
 
 
-def _checkout(
-    server: ServerSpec, commit: str | None, name: str, cache_dir: Path, progress: Progress
-) -> tuple[Path, Commit, bool]:
-    """Return a checkout in which the server's build has succeeded, its commit, and whether it was there before."""
+def is_built(server: ServerSpec, cache_dir: Path) -> bool:
+    """Tell whether a server needs no build, or the cache holds its build. Raises UsageError or BuildError."""
+    return server.git is None or (_tree_of(server, None, cache_dir)[0] / _DONE).is_file()
+
+
+def _tree_of(server: ServerSpec, commit: str | None, cache_dir: Path) -> tuple[Path, Commit]:
+    """Return the directory of the cache for a server's build, and the commit that is built there."""
     repository = Repository.around(Path(str(server.git)))
     if repository is None:
         raise UsageError(f"{server.git} is no git repository")
@@ -223,7 +226,15 @@ def _checkout(
     place, commands = str(real_path(Path(str(server.git)))), [list(c) for c in server.build]
     described = [place, built_from.sha, commands, env.get("CC"), env.get("CXX")]
     key = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:24]
-    tree = with_home(cache_dir).absolute() / DIRECTORY / key
+    return with_home(cache_dir).absolute() / DIRECTORY / key, built_from
+
+
+def _checkout(
+    server: ServerSpec, commit: str | None, name: str, cache_dir: Path, progress: Progress
+) -> tuple[Path, Commit, bool]:
+    """Return a checkout in which the server's build has succeeded, its commit, and whether it was there before."""
+    tree, built_from = _tree_of(server, commit, cache_dir)
+    env = build_environment()
     tree.parent.mkdir(parents=True, exist_ok=True)
     with locked(tree.with_suffix(".lock"), progress):
         if (tree / _DONE).is_file():
@@ -235,7 +246,7 @@ def _checkout(
         clone += ["--", str(server.git), str(tree)]
         check_out = [*git, "-C", str(tree), "checkout", "--quiet", "--detach", built_from.sha]
         steps = [("git clone", clone), ("git checkout", check_out)]
-        steps += [(" ".join(c), ["env", "-C", str(tree), *c]) for c in commands]
+        steps += [(" ".join(c), ["env", "-C", str(tree), *c]) for c in server.build]
         with tree.with_suffix(".log").open("w", encoding="utf-8") as log:
             for title, step in steps:
                 what = f"variant {name}: {title}"

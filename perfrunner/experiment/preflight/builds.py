@@ -84,6 +84,11 @@ def tool_programs(spec: Spec) -> tuple[str, ...]:
 TOOLS = "load-tools"  # stands for the build of the tools where events name a variant
 
 
+def load_tools() -> Variant:
+    """Return the variant that a separate build of the tools is made of."""
+    return Variant(name=TOOLS, allocator=AllocatorSpec(name=SYSTEM))
+
+
 @dataclass
 class Builds:
     """The builds of a run, by variant.
@@ -129,7 +134,7 @@ def build_all(
     """
     builds = Builds()
     if sources.foreign:
-        tools = Variant(name=TOOLS, allocator=AllocatorSpec(name=SYSTEM))
+        tools = load_tools()
         listener.on_event(BuildStarted(TOOLS))
         started = time.monotonic()
         builds.tools = builder.build(

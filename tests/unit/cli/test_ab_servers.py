@@ -107,6 +107,22 @@ def test_revisions_of_a_repository(cli, play, program):
     assert "(did you mean main?)" in wrong.stderr
 
 
+def test_the_plan_counts_what_is_to_be_built(cli, play, program):
+    """Both revisions, and the load tools; no build of a server that is there."""
+    git = ["git", "-C", str(program), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+    for name in ("one", "two"):
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", name], check=True)
+        subprocess.run([*git, "tag", name], check=True)
+    play()
+    revisions = (".@one", ".@two", "--build", "make", "--run", "src/server --port {port}")
+    planned = cli("ab", *revisions, "--dry-run").stdout
+    assert "this includes 3 builds that are not in the cache" in planned
+    commands = (f"./old/memcached -p {{port}} -t {n}" for n in (1, 2))
+    planned = cli("ab", *commands, "--dry-run").stdout
+    assert "this includes 1 build that is not in the cache" in planned
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
