@@ -32,6 +32,11 @@ class Case(NamedTuple):
         return f"{self.workload} · {self.bucket}"
 
 
+def trial_place(variant: str, bucket: str, workload: str) -> str:
+    """Return a trial's variant and case as progress and failures name them."""
+    return " · ".join(part for part in (variant, bucket, workload) if part != NO_BUCKET)
+
+
 @dataclass(frozen=True, order=True)
 class BlockCase:
     """A case in one block. It counts only if it is complete."""

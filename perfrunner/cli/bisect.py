@@ -133,7 +133,7 @@ def _of_one_case(spec: Spec, metric: str) -> Spec:
     if not is_metric(metric):
         raise UsageError(f"--metric: {expected_name('a metric', metric, METRICS)}")
     if len(spec.cases) > 1:
-        cases = ", ".join(f"{workload} · {bucket}" for workload, bucket in spec.cases)
+        cases = ", ".join(str(case) for case in spec.cases)
         raise UsageError(
             f"a bisection needs one workload on one bucket type, but the spec has {cases}",
             "select them with --workloads NAME and --set buckets=[TYPE]",

@@ -16,9 +16,11 @@ from rich.markup import escape
 
 from perfrunner.cli.output import duration, new_console
 from perfrunner.cli.run_line import MARK, RunLine, change_so_far
+from perfrunner.domain import Case, trial_place
 from perfrunner.errors import EXIT_INTERRUPTED
 from perfrunner.experiment import events as ev
 
+EMPTY = '""'  # the value of a setting that is empty
 PROGRESS_EVERY_LINES = 20  # of a build's output, every 20th line is shown in a log
 
 Closable: TypeAlias = "LineProgress | BarProgress | QuietProgress"
@@ -98,7 +100,8 @@ class LineProgress(QuietProgress):
             case ev.HostReady(host, role):
                 self._say(f"host   {escape(host)} ready ({role})")
             case ev.SettingsCheckPassed(variant, host, settings):
-                shown = ", ".join(f"{k}={v}" for k, v in sorted(settings.items())) or "no settings"
+                shown = ", ".join(f"{k}={v or EMPTY}" for k, v in sorted(settings.items()))
+                shown = shown or "no settings"
                 self._say(f"settings check  {escape(variant)} on {escape(host)}: {escape(shown)}")
             case ev.Eta(seconds_left):
                 self._left = seconds_left
@@ -213,7 +216,7 @@ def plan_line(event: ev.PlanReady) -> str:
 
 def trial_line(event: ev.TrialFinished, blocks: int) -> str:
     """Return the line of a finished trial: block, names, status and throughput."""
-    names = escape(f"{event.variant} · {event.bucket} · {event.workload}")
+    names = escape(trial_place(event.variant, event.bucket, event.workload))
     text = f"[{event.number}/{event.total}]"
     again = f" attempt {event.attempt}" if event.attempt > 1 else ""
     line = f"trial  {escape(text)} block {event.block}/{blocks}{again}  {names}  {duration(event.seconds)}"
@@ -226,7 +229,7 @@ def trial_line(event: ev.TrialFinished, blocks: int) -> str:
 def discarded_line(event: ev.BlockDiscarded) -> str:
     """Return the line of a discarded case of a block."""
     then = "repeated at the end" if event.redo else "not repeated: too many discarded"
-    where = escape(f"{event.workload} · {event.bucket}")
+    where = escape(str(Case(event.workload, event.bucket)))
     return (
         f"[yellow]discarded[/]   block {event.block} {where}: {escape(event.variant)}: "
         f"{escape(event.reason)}; {then} ({event.discarded} of at most {event.max_discarded})"

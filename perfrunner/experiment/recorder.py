@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from perfrunner.analysis.estimate import NotARatioError, Pairing, paired_effects
 from perfrunner.analysis.looks import Look
-from perfrunner.domain import BlockCase, Case, TrialKey, TrialStatus
+from perfrunner.domain import BlockCase, Case, TrialKey, TrialStatus, trial_place
 from perfrunner.errors import StoreError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.outdir import PROGRESS
@@ -357,7 +357,7 @@ class Recorder:
         if status == "ok":
             self.eta.add(task.case, seconds)
         elif status == "failed":
-            place = f"block {task.block}, {task.variant} · {task.bucket} · {task.workload}"
+            place = f"block {task.block}, {trial_place(task.variant, task.bucket, task.workload)}"
             self._failures.setdefault(reason, []).append(place)
 
     def _forget_failures(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import perfrunner
 from perfrunner.analysis.noise import FLOORS_FACT, known_noise_floor
 from perfrunner.build.place import Builder, open_builder
-from perfrunner.domain import BlockCase, Member, TrialKey
+from perfrunner.domain import BlockCase, Case, Member, TrialKey
 from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, HostError, PerfrunnerError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.held_hosts import HeldHosts
@@ -391,7 +391,7 @@ class ExperimentRunner:
     def _finished(self) -> ev.RunOutcome:
         for case in self.schedule.incomplete_cases():
             self.recorder.fail(
-                f"block {case.block}, {case.workload} · {case.bucket} is incomplete and was not redone"
+                f"block {case.block}, {Case(case.workload, case.bucket)} is incomplete and was not redone"
             )
         code = EXIT_FAILED if self.recorder.failures else EXIT_OK
         return self._end("failed" if self.stopped else "done", code)
@@ -423,8 +423,11 @@ class ExperimentRunner:
     def _failed(self, error: BaseException) -> None:
         """Record the error; the caller sees it as well. A full disk may prevent the record."""
         if isinstance(error, HostError):
+            stored = (
+                "completed trials are stored" if self.recorder.done else "no trial is completed"
+            )
             self.context.listener.on_event(
-                ev.Warned("completed trials are stored", f"continue with: {self.resume_command}")
+                ev.Warned(stored, f"continue with: {self.resume_command}")
             )
         with contextlib.suppress(PerfrunnerError, OSError):
             self.context.store.set_state(self.experiment.id, "failed")

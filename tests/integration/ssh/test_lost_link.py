@@ -134,7 +134,7 @@ def test_a_host_that_stays_away_ends_the_run_with_how_to_go_on(tmp_path: Path) -
     stderr = driver.stderr()
     assert "Traceback" not in stderr
     assert "error: kv1" in stderr
-    (kept,) = [e for e in driver.of("Warned") if e["message"] == "completed trials are stored"]
+    (kept,) = [e for e in driver.of("Warned") if e["message"] == "no trial is completed"]
     assert kept["remedy"].endswith("--resume")
     (journal,) = lab.out.glob(f"*/{JOURNAL}")
     last = read_journal(journal)[-1]

@@ -88,6 +88,21 @@ def test_a_log_has_one_line_for_each_thing_that_happened():
     ]
 
 
+def test_what_a_server_lacks_is_not_shown():
+    """Other servers have no bucket; a setting may be empty."""
+    lines = shown(
+        LineProgress,
+        events=[
+            ev.SettingsCheckPassed("a", "here", {"server.save": "", "server.kind": "redis"}),
+            ev.TrialFinished(1, 4, 1, 1, "mixed", "-", "a", "ok", "", 7.4, {}, Path("t")),
+            ev.BlockDiscarded(1, "mixed", "-", "a", "3 misses", True, 1, 10),
+        ],
+    ).splitlines()
+    assert lines[0] == 'settings check  a on here: server.kind=redis, server.save=""'
+    assert " a · mixed  7 s" in lines[1]
+    assert lines[2].startswith("discarded   block 1 mixed: a: 3 misses")
+
+
 def test_quiet_says_only_what_must_not_be_missed():
     lines = shown(QuietProgress).splitlines()
     assert lines == [
