@@ -20,10 +20,10 @@ from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts import Host
 from perfrunner.hosts.container import find_image
 from perfrunner.paths import with_home
+from perfrunner.servers.checkout import DIRECTORY
 from perfrunner.servers.checks import own_allocator_text
 from perfrunner.servers.preload import ALLOCATOR_MARKS, how_to_install, library_in, read_elf
 from perfrunner.servers.prepare import (
-    DIRECTORY,
     PreparedServer,
     content_of,
     environment_of,

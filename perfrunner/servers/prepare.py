@@ -1,14 +1,12 @@
 """Make a variant's server ready to start: check out and build it, find its program and its preloaded library.
 
-On a cluster over SSH, placing.py brings it to its host afterwards. A build is kept in the build cache under `servers/`,
-by repository, commit, commands and environment: it is made once.
+On a cluster over SSH, placing.py brings it to its host afterwards.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,22 +15,17 @@ from typing import Any
 
 from perfrunner.build import links
 from perfrunner.build.builder import build_variant
-from perfrunner.build.cache import locked
-from perfrunner.build.output import Progress, run_logged, silent
-from perfrunner.build.toolchain import build_environment
+from perfrunner.build.output import Progress, silent
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts.container import Image, find_image
 from perfrunner.hosts.local import LocalTransport
-from perfrunner.paths import real_path, with_home
+from perfrunner.servers.checkout import Checkout, check_out
 from perfrunner.servers.checks import HERE, find_program, preload_problem, program_problem
 from perfrunner.servers.preload import VARIABLE, find_library
-from perfrunner.sources.git import AS_STORED, Commit, Repository
 from perfrunner.spec.allocator import AllocatorSpec, is_crate
 from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.variant import Variant
 
-DIRECTORY = "servers"  # of the build cache
-_DONE = ".perfrunner-built"
 # The program in the artifact of an allocator that is built for LD_PRELOAD (engine_src/allocators/CMakeLists.txt).
 _LIBRARY = "preloaded_allocator"
 
@@ -93,20 +86,16 @@ def prepare(
     if server.image is not None:
         image = None if remote else find_image(server.image, LocalTransport(HERE))
         return in_image(variant, image)
-    built_from: Commit | None = None
-    cached, tree = True, None
-    word = server.command[0]
+    checkout, word = None, server.command[0]
     if server.git is not None:
-        tree, built_from, cached = _checkout(server, commit, variant.name, cache_dir, progress)
-        inside = tree / word
-        word = str(inside) if inside.is_file() or "/" in word else word
+        checkout = check_out(server, commit, variant.name, cache_dir, progress)
+        word = checkout.program(word)
     sent = not remote or "/" in word
     if sent and (wrong := program_problem(word)):
         raise UsageError(f"variant {variant.name}: server.command: {wrong}")
     program = (find_program(word) if sent else None) or Path(word)
-    arguments, launched = _launched(server, tree) if sent else (server.command[1:], None)
-    preload = variant.allocator.preload
-    library = None
+    arguments, launched = _launched(server, checkout) if sent else (server.command[1:], None)
+    preload, library = variant.allocator.preload, None
     if preload is not None and is_crate(preload):
         library = _built_library(preload, engine_src, cache_dir, progress)
     elif preload is not None and (not remote or preload.startswith("/")):
@@ -123,7 +112,8 @@ def prepare(
     }
     if launched is not None:
         described |= {"launched": str(launched), "launched_sha256": sha256_of(launched)}
-    if built_from is not None:
+    if checkout is not None:
+        built_from = checkout.commit
         described |= {
             "commit": built_from.sha,
             "title": built_from.title,
@@ -136,13 +126,13 @@ def prepare(
         env=environment_of(variant, library),
         library=library,
         content=content_of(described),
-        cached=cached,
+        cached=checkout is None or checkout.cached,
         provenance={"server": described},
         seconds=time.monotonic() - began,
     )
 
 
-def _launched(server: ServerSpec, tree: Path | None) -> tuple[tuple[str, ...], Path | None]:
+def _launched(server: ServerSpec, checkout: Checkout | None) -> tuple[tuple[str, ...], Path | None]:
     """Return the arguments of a command, and the program that a launcher such as `taskset` becomes.
 
     Raises UsageError. A program of a checkout becomes absolute.
@@ -151,8 +141,8 @@ def _launched(server: ServerSpec, tree: Path | None) -> tuple[tuple[str, ...], P
     if not begins or not server.own_words:
         return server.command[1:], None
     word = server.own_words[0]
-    if tree is not None and (tree / word).is_file():
-        word = str(tree / word)
+    if checkout is not None:
+        word = checkout.program(word)
     program = find_program(word)
     if program is None:
         raise UsageError(f"server.command: {program_problem(word)}")
@@ -209,61 +199,6 @@ def content_of(described: Mapping[str, Any]) -> str:
     names = ("sha256", "library_sha256", *(["launched_sha256"] if "launched" in described else []))
     named = json.dumps([described[name] for name in names])
     return hashlib.sha256(named.encode()).hexdigest()
-
-
-def is_built(server: ServerSpec, cache_dir: Path) -> bool:
-    """Tell whether a server needs no build, or the cache holds its build. Raises UsageError or BuildError."""
-    return server.git is None or (_tree_of(server, None, cache_dir)[0] / _DONE).is_file()
-
-
-def _tree_of(server: ServerSpec, commit: str | None, cache_dir: Path) -> tuple[Path, Commit]:
-    """Return the directory of the cache for a server's build, and the commit that is built there."""
-    repository = Repository.around(Path(str(server.git)))
-    if repository is None:
-        raise UsageError(f"{server.git} is no git repository")
-    built_from = repository.commit(commit or server.revision or "HEAD")
-    env = build_environment()
-    place, commands = str(real_path(Path(str(server.git)))), [list(c) for c in server.build]
-    described = [place, built_from.sha, commands, env.get("CC"), env.get("CXX")]
-    key = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:24]
-    return with_home(cache_dir).absolute() / DIRECTORY / key, built_from
-
-
-def _checkout(
-    server: ServerSpec, commit: str | None, name: str, cache_dir: Path, progress: Progress
-) -> tuple[Path, Commit, bool]:
-    """Return a checkout in which the server's build has succeeded, its commit, and whether it was there before."""
-    tree, built_from = _tree_of(server, commit, cache_dir)
-    env = build_environment()
-    tree.parent.mkdir(parents=True, exist_ok=True)
-    with locked(tree.with_suffix(".lock"), progress):
-        if (tree / _DONE).is_file():
-            return tree, built_from, True
-        shutil.rmtree(tree, ignore_errors=True)  # of a build that was cut off
-        # The user's hooks and line ends are those of other checkouts.
-        git = ["git", *AS_STORED, "-c", "core.hooksPath=/dev/null"]
-        clone = [*git, "clone", "--quiet", "--shared", "--no-checkout"]
-        clone += ["--", str(server.git), str(tree)]
-        check_out = [*git, "-C", str(tree), "checkout", "--quiet", "--detach", built_from.sha]
-        steps = [("git clone", clone), ("git checkout", check_out)]
-        steps += [(" ".join(c), ["env", "-C", str(tree), *c]) for c in server.build]
-        with tree.with_suffix(".log").open("w", encoding="utf-8") as log:
-            for title, step in steps:
-                what = f"variant {name}: {title}"
-                try:
-                    run_logged(step, what=what, log=log, env=env, progress=progress)
-                except BuildError as error:
-                    raise _with_hint_of_submodules(error, tree) from error
-        (tree / _DONE).write_text(built_from.sha, encoding="ascii")
-    return tree, built_from, False
-
-
-def _with_hint_of_submodules(error: BuildError, tree: Path) -> BuildError:
-    if error.hint is not None or not (tree / ".gitmodules").is_file():
-        return error
-    command = "git submodule update --init --recursive"
-    hint = f"the checkout has no submodules; if the build needs them, begin it with: {command}"
-    return BuildError(error.message, hint, error.log)
 
 
 def sha256_of(path: Path) -> str:

@@ -1,0 +1,96 @@
+"""Check out and build the revision of a server's repository.
+
+A build is kept in the build cache under `servers/`, by repository, commit, commands and environment: it is made once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfrunner.build.cache import locked
+from perfrunner.build.output import Progress, run_logged
+from perfrunner.build.toolchain import build_environment
+from perfrunner.errors import BuildError, UsageError
+from perfrunner.paths import real_path, with_home
+from perfrunner.sources.git import AS_STORED, Commit, Repository
+from perfrunner.spec.server import ServerSpec
+
+DIRECTORY = "servers"  # of the build cache
+_DONE = ".perfrunner-built"
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A checkout in which a server's build has succeeded. `cached`: it was there before."""
+
+    tree: Path
+    commit: Commit
+    cached: bool
+
+    def program(self, word: str) -> str:
+        """Return the path of a program that was built; one without a directory may be the machine's own."""
+        inside = self.tree / word
+        return str(inside) if "/" in word or inside.is_file() else word
+
+
+def is_built(server: ServerSpec, cache_dir: Path) -> bool:
+    """Tell whether a server needs no build, or the cache holds its build. Raises UsageError or BuildError."""
+    return server.git is None or (_tree_of(server, None, cache_dir)[0] / _DONE).is_file()
+
+
+def _tree_of(server: ServerSpec, commit: str | None, cache_dir: Path) -> tuple[Path, Commit]:
+    """Return the directory of the cache for a server's build, and the commit that is built there."""
+    repository = Repository.around(Path(str(server.git)))
+    if repository is None:
+        raise UsageError(f"{server.git} is no git repository")
+    built_from = repository.commit(commit or server.revision or "HEAD")
+    env = build_environment()
+    place, commands = str(real_path(Path(str(server.git)))), [list(c) for c in server.build]
+    described = [place, built_from.sha, commands, env.get("CC"), env.get("CXX")]
+    key = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:24]
+    return with_home(cache_dir).absolute() / DIRECTORY / key, built_from
+
+
+def check_out(
+    server: ServerSpec, commit: str | None, name: str, cache_dir: Path, progress: Progress
+) -> Checkout:
+    """Return a checkout in which the build of variant `name`'s server has succeeded.
+
+    `commit` is what its revision named when the experiment began; None: what it names now. Raises BuildError or
+    UsageError.
+    """
+    tree, built_from = _tree_of(server, commit, cache_dir)
+    env = build_environment()
+    tree.parent.mkdir(parents=True, exist_ok=True)
+    with locked(tree.with_suffix(".lock"), progress):
+        if (tree / _DONE).is_file():
+            return Checkout(tree, built_from, cached=True)
+        shutil.rmtree(tree, ignore_errors=True)  # of a build that was cut off
+        # The user's hooks and line ends are those of other checkouts.
+        git = ["git", *AS_STORED, "-c", "core.hooksPath=/dev/null"]
+        clone = [*git, "clone", "--quiet", "--shared", "--no-checkout"]
+        clone += ["--", str(server.git), str(tree)]
+        check_out = [*git, "-C", str(tree), "checkout", "--quiet", "--detach", built_from.sha]
+        steps = [("git clone", clone), ("git checkout", check_out)]
+        steps += [(" ".join(c), ["env", "-C", str(tree), *c]) for c in server.build]
+        with tree.with_suffix(".log").open("w", encoding="utf-8") as log:
+            for title, step in steps:
+                what = f"variant {name}: {title}"
+                try:
+                    run_logged(step, what=what, log=log, env=env, progress=progress)
+                except BuildError as error:
+                    raise _with_hint_of_submodules(error, tree) from error
+        (tree / _DONE).write_text(built_from.sha, encoding="ascii")
+    return Checkout(tree, built_from, cached=False)
+
+
+def _with_hint_of_submodules(error: BuildError, tree: Path) -> BuildError:
+    if error.hint is not None or not (tree / ".gitmodules").is_file():
+        return error
+    command = "git submodule update --init --recursive"
+    hint = f"the checkout has no submodules; if the build needs them, begin it with: {command}"
+    return BuildError(error.message, hint, error.log)
