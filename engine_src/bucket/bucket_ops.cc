@@ -45,9 +45,9 @@ bool Bucket::findFreeableMemory() const {
 bool Bucket::canFreeMemory(const OpTime& now) {
     // A refused client tries again at once, so all vBuckets are visited at most ten times a second.
     uint64_t checked = freeableCheckedNs_.load(std::memory_order_acquire);
-    if (checked == 0 || now.nanos < checked || now.nanos - checked >= kFreeableCheckNs) {
+    if (checked == 0 || now.steady - checked >= kFreeableCheckNs) {
         freeable_.store(findFreeableMemory(), std::memory_order_relaxed);
-        freeableCheckedNs_.store(now.nanos, std::memory_order_release);
+        freeableCheckedNs_.store(now.steady, std::memory_order_release);
     }
     return freeable_.load(std::memory_order_relaxed);
 }

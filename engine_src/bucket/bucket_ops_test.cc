@@ -274,6 +274,18 @@ TEST_P(BucketOps, ALockEndsByUnlockAndByTime) {
     EXPECT_TRUE(client.remove("k").ok());
 }
 
+TEST_P(BucketOps, ASetWallClockNeitherEndsNorExtendsALock) {
+    client.set("k", "v");
+    ASSERT_TRUE(client.getAndLock("k", 10).ok());
+    client.setWallClock(3600);
+    client.wait(9);
+    EXPECT_EQ(client.set("k", "x").status, OpStatus::Locked);
+    client.setWallClock(-7200);
+    EXPECT_EQ(client.set("k", "x").status, OpStatus::Locked);
+    client.wait(1);
+    EXPECT_TRUE(client.set("k", "x").ok());
+}
+
 TEST_P(BucketOps, ALockHasACasThatNoMutationHas) {
     client.set("k", "v");
     const OpResult held = client.getAndLock("k", 10);

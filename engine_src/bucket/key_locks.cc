@@ -19,25 +19,24 @@ Cas newCas() {
 
 }  // namespace
 
-Cas KeyLocks::lock(std::string_view key, uint32_t nowSeconds, uint32_t untilSeconds) {
+Cas KeyLocks::lock(std::string_view key, uint64_t now, uint64_t until) {
     const Cas cas = newCas();
     const std::lock_guard lock(mutex_);
     if (held_.size() >= clearAt_) {
-        std::erase_if(held_,
-                      [&](const auto& entry) { return entry.second.untilSeconds <= nowSeconds; });
+        std::erase_if(held_, [&](const auto& entry) { return entry.second.until <= now; });
         clearAt_ = std::max(kLeastToClear, 2 * held_.size());
     }
-    held_.insert_or_assign(std::string(key), Held{cas, untilSeconds});
+    held_.insert_or_assign(std::string(key), Held{cas, until});
     return cas;
 }
 
-Cas KeyLocks::holder(std::string_view key, uint32_t nowSeconds) {
+Cas KeyLocks::holder(std::string_view key, uint64_t now) {
     const std::lock_guard lock(mutex_);
     const auto found = held_.find(key);
     if (found == held_.end()) {
         return {};
     }
-    if (found->second.untilSeconds <= nowSeconds) {
+    if (found->second.until <= now) {
         held_.erase(found);
         return {};
     }

@@ -2,10 +2,11 @@
 // hash table.
 //
 // A lock does not change the document. It has its own CAS, valid until the lock ends: a random
-// number above the CAS of all mutations. Neither lock nor CAS is stored, and the clock may be set
-// back, but no lock after a restart may have the CAS of one before it. Expired locks are forgotten
-// at the latest when there are twice as many as remained at the last clearing. Threads: any; lock
-// order: hash-bucket lock, then this one.
+// number above the CAS of all mutations. Neither lock nor CAS is stored, but no lock after a
+// restart may have the CAS of one before it. Times are of the steady clock (OpTime::steady), so a
+// step of the wall clock neither ends nor extends a lock. Expired locks are forgotten at the latest
+// when there are twice as many as remained at the last clearing. Threads: any; lock order:
+// hash-bucket lock, then this one.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +23,11 @@ namespace kv {
 
 class KeyLocks {
   public:
-    /// Locks the key from now until `untilSeconds`; the returned CAS opens the lock.
-    Cas lock(std::string_view key, uint32_t nowSeconds, uint32_t untilSeconds);
+    /// Locks the key from now until `until`; the returned CAS opens the lock.
+    Cas lock(std::string_view key, uint64_t now, uint64_t until);
     /// Returns the CAS that opens the key, or Cas{0} if its lock has expired (it is forgotten
     /// then).
-    [[nodiscard]] Cas holder(std::string_view key, uint32_t nowSeconds);
+    [[nodiscard]] Cas holder(std::string_view key, uint64_t now);
     void unlock(std::string_view key);
     void clear();
     /// Number of remembered locks, including expired ones.
@@ -35,7 +36,7 @@ class KeyLocks {
   private:
     struct Held {
         Cas cas;
-        uint32_t untilSeconds;
+        uint64_t until;
     };
     static constexpr size_t kLeastToClear = 64;
 

@@ -31,13 +31,16 @@ enum class OpStatus : uint8_t {
 std::string_view toString(OpStatus status);
 
 /// Time of a batch of operations, read once by its caller: wall clock in nanoseconds, and whole
-/// seconds since the epoch.
+/// seconds since the epoch. Durations that end with the process are measured in `steady`, which no
+/// step of the wall clock changes.
 struct OpTime {
     uint64_t nanos{0};
     uint32_t seconds{0};
+    uint64_t steady{0};  ///< nanoseconds of the monotonic clock
 
+    /// For tests: both clocks show this time.
     static OpTime fromNanos(uint64_t nanos) {
-        return {nanos, static_cast<uint32_t>(nanos / 1'000'000'000)};
+        return {nanos, static_cast<uint32_t>(nanos / 1'000'000'000), nanos};
     }
     /// Returns the first whole second that is at least `count` seconds away: a duration that ends
     /// then was at least as long as requested and less than a second longer.
@@ -46,10 +49,16 @@ struct OpTime {
     }
     static OpTime now() {
         timespec time{};
+        timespec monotonic{};
         clock_gettime(CLOCK_REALTIME, &time);
-        return {static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 +
-                        static_cast<uint64_t>(time.tv_nsec),
-                static_cast<uint32_t>(time.tv_sec)};
+        clock_gettime(CLOCK_MONOTONIC, &monotonic);
+        return {toNanos(time), static_cast<uint32_t>(time.tv_sec), toNanos(monotonic)};
+    }
+
+  private:
+    static uint64_t toNanos(const timespec& time) {
+        return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 +
+               static_cast<uint64_t>(time.tv_nsec);
     }
 };
 

@@ -58,7 +58,14 @@ class Client {
 
     OpTime now = OpTime::fromNanos(1'700'000'000'000'000'000);
     void wait(uint32_t seconds) {
-        now = OpTime::fromNanos(now.nanos + uint64_t{seconds} * 1'000'000'000);
+        setWallClock(seconds);
+        now.steady += uint64_t{seconds} * 1'000'000'000;
+    }
+    /// Sets the wall clock forward or back; the monotonic clock goes on.
+    void setWallClock(int64_t bySeconds) {
+        const uint64_t steady = now.steady;
+        now = OpTime::fromNanos(now.nanos + static_cast<uint64_t>(bySeconds * 1'000'000'000));
+        now.steady = steady;
     }
 
     OpResult set(std::string_view key, std::string_view value, const StoreArgs& args = {}) {

@@ -104,7 +104,7 @@ bool VBucket::isLocked(StoredValue& value, const OpTime& now) {
     if (!value.isLocked()) [[likely]] {
         return false;
     }
-    if (keyLocks_.holder(value.key(), now.seconds) != Cas{}) {
+    if (keyLocks_.holder(value.key(), now.steady) != Cas{}) {
         return true;
     }
     value.setLocked(false);
@@ -113,7 +113,7 @@ bool VBucket::isLocked(StoredValue& value, const OpTime& now) {
 
 std::optional<OpStatus> VBucket::refuse(StoredValue& value, Cas cas, const OpTime& now) {
     if (isLocked(value, now)) [[unlikely]] {
-        if (cas != keyLocks_.holder(value.key(), now.seconds)) {
+        if (cas != keyLocks_.holder(value.key(), now.steady)) {
             return OpStatus::Locked;
         }
         return std::nullopt;
@@ -259,7 +259,8 @@ OpResult VBucket::getAndLock(std::string_view key, uint32_t seconds, const OpTim
         if (result.ok()) {
             const uint32_t duration =
                     seconds == 0 || seconds > kMaxLockSeconds ? kDefaultLockSeconds : seconds;
-            result.cas = keyLocks_.lock(key, now.seconds, now.inSeconds(duration));
+            result.cas = keyLocks_.lock(key, now.steady,
+                                        now.steady + uint64_t{duration} * 1'000'000'000);
             value.setLocked(true);
         }
         return result;
@@ -271,7 +272,7 @@ OpResult VBucket::unlock(std::string_view key, Cas cas, const OpTime& now) {
         if (!isLocked(value, now)) {
             return failed(OpStatus::NotLocked);
         }
-        if (keyLocks_.holder(key, now.seconds) != cas) {
+        if (keyLocks_.holder(key, now.steady) != cas) {
             return failed(OpStatus::Locked);
         }
         openLock(value);

@@ -4,7 +4,6 @@
 #include <sys/eventfd.h>
 
 #include <cstring>
-#include <ctime>
 #include <stdexcept>
 
 namespace kv::server {
@@ -37,7 +36,6 @@ Server::Server(Listener listener, Bucket& bucket, const UserStore* users,
                .config = firstConfig(bucket, listener_.port(), tlsPort()),
                .settings = options.settings,
                .commands = commands_,
-               .startedAt = std::time(nullptr),
                .threadStats = {},
                .configStats = {},
                .statSources = {},

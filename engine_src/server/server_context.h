@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -40,7 +41,7 @@ struct ServerContext {
     PublishedConfig config;           ///< any thread
     ServerSettings settings;
     const CommandTable& commands;
-    int64_t startedAt{0};  ///< seconds since the epoch
+    std::chrono::steady_clock::time_point startedAt{std::chrono::steady_clock::now()};
 
     std::vector<FrontEndStats*> threadStats;
     PrefixStats prefixes{};  ///< any thread

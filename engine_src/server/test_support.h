@@ -105,7 +105,6 @@ class Bench {  // NOLINT(clang-analyzer-optin.performance.Padding)
                          PublishedConfig(ClusterConfig("default", vbuckets, 11210, "uuid"), "uuid"),
                  .settings = {},
                  .commands = commands,
-                 .startedAt = 0,
                  .threadStats = {&stats},
                  .configStats = {},
                  .statSources = {},

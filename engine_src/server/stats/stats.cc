@@ -78,10 +78,11 @@ void addInjected(Group& out) {
 
 KeyValues defaultGroup(ServerContext& server) {
     Group out;
-    const auto now = std::time(nullptr);
     out.add("pid", ::getpid());
-    out.add("uptime", now - server.startedAt);
-    out.add("time", now);
+    out.add("uptime", std::chrono::duration_cast<std::chrono::seconds>(
+                              std::chrono::steady_clock::now() - server.startedAt)
+                              .count());
+    out.add("time", std::time(nullptr));
     out.add("version", kVersion);
     out.add("threads", server.threadStats.size());
     out.add("curr_connections", server.connections.load());
