@@ -206,6 +206,10 @@ void ReplicationSession::handleAnswer(const FrameView& frame) {
         startOvers_.handleFailoverLog(frame);
         return;
     }
+    if (frame.header.opcode == Opcode::kStat) {
+        startOvers_.handleStat(frame);
+        return;
+    }
     if (frame.header.opcode == Opcode::kGetAllVBSeqnos) {
         for (const auto& decision : startOvers_.handleSeqnos(frame)) {
             carryOut(decision);
@@ -303,7 +307,7 @@ void ReplicationSession::handleEnd(Vbid vbid, dcp::EndStatus reason) {
 }
 
 void ReplicationSession::considerRollBack(Vbid vbid, Seqno seqno) {
-    if (seqno != Seqno{} || documentsIn(bucket_.vbucket(vbid)) == 0) {
+    if (!startOvers_.isNeeded(vbid, seqno)) {
         rollBack(vbid, seqno);
         return;
     }
@@ -311,7 +315,7 @@ void ReplicationSession::considerRollBack(Vbid vbid, Seqno seqno) {
         closeStream(vbid);  // even if the source has more now, its documents are of another history
         return;
     }
-    startOvers_.add(vbid, opaqueOf(vbid, requests_[vbid.get()]));
+    startOvers_.add(vbid, opaqueOf(vbid, requests_[vbid.get()]), seqno);
 }
 
 void ReplicationSession::carryOut(const StartOvers::Decision& decision) {
@@ -321,7 +325,7 @@ void ReplicationSession::carryOut(const StartOvers::Decision& decision) {
         return;  // the stream was closed or requested again, or is about to be
     }
     if (!decision.keepCopy) {
-        rollBack(vbid, Seqno{});
+        rollBack(vbid, decision.seqno);
         return;
     }
     if (unreplicated_.addKeptCopy(vbid, terms_[vbid.get()],

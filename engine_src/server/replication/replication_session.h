@@ -10,7 +10,7 @@
 // from then on, whatever the source still answers. One that is emptied here (DEL_VBUCKET) under its
 // stream is requested again from the beginning.
 //
-// A replica that is asked to give up all of its documents does so only if StartOvers
+// A replica that is asked to give up all or most of its documents does so only if StartOvers
 // (start_overs.h) decides it. Otherwise the copy is kept, the vBucket is not replicated, and STAT
 // replication reports it, until the source knows this history again or the copy is emptied. A
 // source that is a replica itself is asked again each round, because it may be starting over as
@@ -82,9 +82,9 @@ class ReplicationSession {
     void handleStreamAnswer(const protocol::FrameView& frame);
     void handleMessage(const protocol::FrameView& frame);
     void rollBack(Vbid vbid, Seqno seqno);
-    /// Rolls back, unless the replica would lose all documents: startOvers_ decides that.
+    /// Rolls back, unless the replica would lose most of its documents: startOvers_ decides that.
     void considerRollBack(Vbid vbid, Seqno seqno);
-    /// Lets the replica start over, or keeps its copy, unless its stream is another one by now.
+    /// Rolls the replica back, or keeps its copy, unless its stream is another one by now.
     void carryOut(const StartOvers::Decision& decision);
     void acknowledge();
 

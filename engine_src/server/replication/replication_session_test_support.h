@@ -137,6 +137,7 @@ class ReplicationSessionTest : public testing::Test {
     std::vector<uint32_t> opaques_;       ///< of the stream requests
     protocol::DcpStreamRequest asked_{};  ///< the last stream request
     std::vector<uint32_t> logOpaques_;    ///< of the requests for failover logs
+    std::vector<std::string> statRequests_;
     int seqnoRequests_{0};
     std::set<uint32_t> seqnoOpaques_;  ///< the one for all vBuckets is 0, and comes last
     ReplicationSession session_{*bucket_, source_, [this](const FrameSpec& frame) {
@@ -147,6 +148,9 @@ class ReplicationSessionTest : public testing::Test {
                                     }
                                     if (frame.opcode == Opcode::kDcpGetFailoverLog) {
                                         logOpaques_.push_back(frame.opaque);
+                                    }
+                                    if (frame.opcode == Opcode::kStat) {
+                                        statRequests_.emplace_back(protocol::asText(frame.key));
                                     }
                                     if (frame.opcode == Opcode::kGetAllVBSeqnos) {
                                         ++seqnoRequests_;

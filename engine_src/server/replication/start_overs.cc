@@ -1,11 +1,16 @@
 #include "server/replication/start_overs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <map>
+#include <charconv>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "protocol/dcp.h"
 #include "server/replication/replica_message.h"
+#include "server/replication/unreplicated_vbuckets.h"
 
 namespace kv::server {
 
@@ -15,8 +20,24 @@ using protocol::Status;
 
 namespace {
 
+/// The least number of documents that a source must lack for that reason: in a small vBucket, a few
+/// deletions are half of the documents.
+constexpr uint64_t kLeastMissing = 16;
+
 /// Opaque of the request for the seqnos of vBuckets that are active at the source.
 constexpr uint32_t kActiveSeqnos = 1;
+
+/// Returns the number of documents that have changed since `seqno`. Visits all of them.
+uint64_t documentsAbove(VBucket& vbucket, Seqno seqno) {
+    uint64_t count = 0;
+    vbucket.hashTable().visit({}, [&](const HashIndex::Guard&, StoredValue& value) {
+        if (!value.isDeleted() && value.seqno() > seqno) {
+            ++count;
+        }
+        return true;
+    });
+    return count;
+}
 
 /// Returns the seqnos by vBucket; none if the request was refused.
 std::map<uint16_t, Seqno> decodeSeqnos(const FrameView& answer) {
@@ -33,11 +54,17 @@ std::map<uint16_t, Seqno> decodeSeqnos(const FrameView& answer) {
 
 }  // namespace
 
-StartOvers::StartOvers(const Bucket& bucket, const FrameSink& send)
+StartOvers::StartOvers(Bucket& bucket, const FrameSink& send)
     : bucket_(bucket), send_(send), sourceActive_(bucket.vbucketCount()) {}
 
-void StartOvers::add(Vbid vbid, uint32_t opaque) {
-    waiting_.push_back({vbid, opaque});
+bool StartOvers::isNeeded(Vbid vbid, Seqno seqno) const {
+    VBucket& vbucket = bucket_.vbucket(vbid);
+    const uint64_t documents = documentsIn(vbucket);
+    return documents != 0 && (seqno == Seqno{} || 2 * documentsAbove(vbucket, seqno) > documents);
+}
+
+void StartOvers::add(Vbid vbid, uint32_t opaque, Seqno seqno) {
+    waiting_.push_back({vbid, opaque, seqno});
     ask();
 }
 
@@ -52,10 +79,15 @@ void StartOvers::ask() {
     }
     asked_ = std::exchange(waiting_, {});
     related_.clear();
+    documents_.clear();
     for (const Question& question : asked_) {
         send_({.opcode = Opcode::kDcpGetFailoverLog,
                .vbucketOrStatus = question.vbid.get(),
                .opaque = question.opaque});
+        const std::string details = fmt::format("vbucket-details {}", question.vbid.get());
+        send_({.opcode = Opcode::kStat,
+               .opaque = question.opaque,
+               .key = protocol::asBytes(details)});
     }
     const auto active = protocol::encodeU32(static_cast<uint32_t>(VbState::Active));
     send_({.opcode = Opcode::kGetAllVBSeqnos, .opaque = kActiveSeqnos, .extras = active});
@@ -78,6 +110,29 @@ void StartOvers::handleFailoverLog(const FrameView& answer) {
     }
 }
 
+void StartOvers::handleStat(const FrameView& answer) {
+    const Vbid vbid{static_cast<uint16_t>(answer.header.opaque)};
+    uint64_t documents = 0;
+    const auto text = answer.valueText();
+    if (answer.keyText() == fmt::format("vb_{}:num_items", vbid.get()) &&
+        std::from_chars(text.data(), text.data() + text.size(), documents).ec == std::errc()) {
+        documents_[vbid] = documents;
+    }
+}
+
+bool StartOvers::mustKeep(const Question& question, Seqno sourceHigh) const {
+    const VBucket& copy = bucket_.vbucket(question.vbid);
+    // A source that knows no history of this copy has not replaced its documents: it never had
+    // them, or lost them. Its figures prove nothing then, because it may have grown since.
+    if (!related_.contains(question.vbid) ||
+        (question.seqno == Seqno{} && sourceHigh < copy.highSeqno())) {
+        return true;
+    }
+    const auto found = documents_.find(question.vbid);
+    const uint64_t there = found != documents_.end() ? found->second : 0;
+    return 2 * there < documentsIn(copy) && documentsIn(copy) - there >= kLeastMissing;
+}
+
 std::vector<StartOvers::Decision> StartOvers::handleSeqnos(const FrameView& answer) {
     const auto seqnos = decodeSeqnos(answer);
     if (answer.header.opaque == kActiveSeqnos) {
@@ -87,17 +142,16 @@ std::vector<StartOvers::Decision> StartOvers::handleSeqnos(const FrameView& answ
         return {};
     }
     std::vector<Decision> decisions;
-    for (const auto& [vbid, opaque] : std::exchange(asked_, {})) {
-        const auto found = seqnos.find(vbid.get());
+    for (const Question& question : std::exchange(asked_, {})) {
+        const uint16_t vb = question.vbid.get();
+        const auto found = seqnos.find(vb);
         const Seqno high = found != seqnos.end() ? found->second : Seqno{};
-        // A source that knows no history of this copy has not replaced its documents: it never had
-        // them, or lost them. Its seqno proves nothing then, because it may have grown since.
-        const bool keep = !related_.contains(vbid) || high < bucket_.vbucket(vbid).highSeqno();
-        decisions.push_back({.vbid = vbid,
-                             .opaque = opaque,
-                             .keepCopy = keep,
+        decisions.push_back({.vbid = question.vbid,
+                             .opaque = question.opaque,
+                             .seqno = question.seqno,
+                             .keepCopy = mustKeep(question, high),
                              .sourceHigh = high,
-                             .sourceActive = sourceActive_[vbid.get()]});
+                             .sourceActive = sourceActive_[vb]});
     }
     ask();
     return decisions;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,13 +16,15 @@ namespace {
 class StartOversTest : public ReplicationSessionTest {
   protected:
     /// Answers the last stream request as a source with another history does.
-    void askToStartOver() {
-        const std::vector<uint8_t> toNothing(sizeof(uint64_t));
+    void askToStartOver() { askToRollBack(0); }
+    void askToRollBack(uint64_t to) {
+        std::vector<uint8_t> seqno(sizeof(uint64_t));
+        storeBig(seqno.data(), to);
         send({.magic = Magic::kClientResponse,
               .opcode = Opcode::kDcpStreamReq,
               .vbucketOrStatus = protocol::raw(protocol::Status::kRollback),
               .opaque = opaques_.back(),
-              .value = toNothing});
+              .value = seqno});
     }
     /// Answers a request for the source's failover log, which comes before the request for its
     /// seqnos.
@@ -35,6 +38,19 @@ class StartOversTest : public ReplicationSessionTest {
     }
     /// Answers as a source that was promoted with a part of this copy.
     void answerRelatedLog() { answerLog({{VbUuid{10}, Seqno{0}}, {VbUuid{9}, Seqno{0}}}); }
+    /// Answers a request for the details of a vBucket.
+    void answerDocuments(uint64_t count) {
+        ASSERT_FALSE(statRequests_.empty());
+        EXPECT_EQ(statRequests_.back(), "vbucket-details 0");
+        for (const auto& [key, value] : std::map<std::string, std::string>{
+                     {"vb_0", "active"}, {"vb_0:num_items", std::to_string(count)}, {"", ""}}) {
+            send({.magic = Magic::kClientResponse,
+                  .opcode = Opcode::kStat,
+                  .opaque = logOpaques_.back(),
+                  .key = protocol::asBytes(key),
+                  .value = protocol::asBytes(value)});
+        }
+    }
     /// Answers a request for the source's seqnos.
     void answerSeqnos(uint64_t high, protocol::Status status = protocol::Status::kSuccess,
                       bool active = true) {
@@ -148,6 +164,68 @@ TEST_F(StartOversTest, ASourceWithAsMuchMayLetAReplicaStartOver) {
     EXPECT_EQ(asked_.start, 0U);
     EXPECT_EQ(stat("rollbacks"), "1");
     EXPECT_EQ(stat("copies_kept"), "0");
+}
+
+TEST_F(StartOversTest, ACopyIsKeptIfASourceThatLostMostAsksToRollBack) {
+    fill(100);
+    askToRollBack(5);
+    EXPECT_EQ(bucket_->stats().storedValues, 100U) << "not before the answer";
+    answerLog({{VbUuid{10}, Seqno{5}}, {VbUuid{9}, Seqno{0}}});
+    answerDocuments(49);
+    answerSeqnos(1000);  // clients wrote to the source before the replica asked
+    EXPECT_EQ(bucket_->stats().storedValues, 100U);
+    EXPECT_EQ(stat("copies_kept"), "1");
+    EXPECT_EQ(stat("rollbacks"), "0");
+    requestAgain();
+    askToRollBack(5);
+    EXPECT_EQ(seqnoRequests_, 2) << "the source was active, so the copy is kept for good";
+    EXPECT_EQ(bucket_->stats().storedValues, 100U);
+}
+
+TEST_F(StartOversTest, ACopyIsKeptIfASourceThatDoesNotCountItsDocumentsAsksToRollBack) {
+    fill(100);
+    askToRollBack(5);
+    answerLog({{VbUuid{10}, Seqno{5}}, {VbUuid{9}, Seqno{0}}});
+    answerSeqnos(1000);
+    EXPECT_EQ(bucket_->stats().storedValues, 100U);
+    EXPECT_EQ(stat("copies_kept"), "1");
+}
+
+TEST_F(StartOversTest, ASourceWithMostDocumentsMayRollAReplicaBack) {
+    fill(100);
+    askToRollBack(5);  // the others changed just before the source was promoted
+    answerLog({{VbUuid{10}, Seqno{5}}, {VbUuid{9}, Seqno{0}}});
+    answerDocuments(50);
+    answerSeqnos(60);
+    EXPECT_EQ(stat("rollbacks"), "1");
+    EXPECT_EQ(stat("copies_kept"), "0");
+    EXPECT_EQ(bucket_->stats().storedValues, 0U) << "an ephemeral replica starts over";
+}
+
+TEST_F(StartOversTest, ARollBackThatTakesFewDocumentsAsksNothing) {
+    fill(100);
+    askToRollBack(50);
+    EXPECT_TRUE(statRequests_.empty());
+    EXPECT_EQ(stat("rollbacks"), "1");
+}
+
+TEST_F(StartOversTest, ASmallCopyIsRolledBackWhateverTheSourceHas) {
+    fill(15);
+    askToRollBack(1);
+    answerLog({{VbUuid{10}, Seqno{1}}, {VbUuid{9}, Seqno{0}}});
+    answerDocuments(0);  // and the other one was deleted
+    answerSeqnos(2);
+    EXPECT_EQ(stat("rollbacks"), "1");
+}
+
+TEST_F(StartOversTest, ACopyIsKeptIfARelatedSourceThatLostAllHasMoreSeqnosAgain) {
+    fill(100);
+    askToStartOver();
+    answerRelatedLog();
+    answerDocuments(3);
+    answerSeqnos(1000);
+    EXPECT_EQ(bucket_->stats().storedValues, 100U);
+    EXPECT_EQ(stat("copies_kept"), "1");
 }
 
 TEST_F(StartOversTest, ACopyIsReplicatedAgainWhenTheSourceKnowsItsHistory) {

@@ -153,6 +153,40 @@ def test_an_active_that_comes_back_empty_and_outgrows_a_replica_takes_no_copy_al
         assert items(replica.port) == DOCUMENTS
 
 
+@pytest.mark.parametrize("kind", ["ephemeral", "persistent"])
+def test_an_active_that_comes_back_with_nearly_nothing_takes_no_replica_along(
+    kind: str, start_engine: Callable[..., Any], tmp_path: Path
+) -> None:
+    """It knows the history of the copy, whose beginning is all that a power cut or an old backup left."""
+    data, synced = tmp_path / "active", tmp_path / "synced"
+    active = start(start_engine, "persistent", data)
+    follow = ("--replicate-from", f"127.0.0.1:{active.port}")
+    replica = start(start_engine, kind, tmp_path / "replica", *follow)
+    fill(active.port, 20)
+    with session(active.port) as wire:
+        until(lambda: wire.stats()["ep_queue_size"] == "0")
+    shutil.copytree(data, synced)
+    fill(active.port)
+    until(lambda: items(replica.port) == DOCUMENTS)
+    replica.process.send_signal(signal.SIGSTOP)
+    kill(active)
+    shutil.rmtree(data)
+    synced.rename(data)
+    active = start(start_engine, "persistent", data, port=active.port)
+    assert items(active.port) == 20
+    with session(active.port) as wire:  # its seqno is soon higher than that of the copy
+        for _ in range(2 * DOCUMENTS):
+            wire.send(set_frame(b"key-1", b"value"))
+            assert wire.answer().status == 0
+    replica.process.send_signal(signal.SIGCONT)
+    until(lambda: "1" in (replication(replica.port)[key] for key in ("copies_kept", "rollbacks")))
+    assert items(replica.port) == DOCUMENTS
+    assert replication(replica.port)["copies_kept"] == "1"
+    set_state(replica.port, ACTIVE)
+    with session(replica.port) as wire:
+        assert wire.ask(GET, b"key-400").value == b"value"
+
+
 def test_a_copy_that_was_kept_can_be_promoted(
     start_engine: Callable[..., Any], tmp_path: Path
 ) -> None:
