@@ -38,6 +38,19 @@ TEST_F(PersistentBucketTest, TheQueueIsEmptyExactlyWhenEverythingIsStored) {
     EXPECT_EQ(stored, "3");
 }
 
+TEST_F(PersistentBucketTest, AHashTableGrowsWithTheDocumentsThatAreLoaded) {
+    constexpr int kDocuments = 20'000;
+    open(fake_);
+    for (int i = 0; i < kDocuments; ++i) {
+        ASSERT_TRUE(set(std::to_string(i), "v").ok());
+    }
+    fake_.advance(1s);
+    close();
+    const HashTable& table = open(fake_).vbucket(Vbid{0}).hashTable();
+    EXPECT_EQ(warmup_.documents, kDocuments);
+    EXPECT_GT(table.size(), kDocuments / 3) << "each document takes longer than the one before";
+}
+
 TEST_F(PersistentBucketTest, AStateIsToBePersistedUntilItIsStored) {
     const auto faults = useFaultyStores();
     PersistentBucket& bucket = open(fake_);

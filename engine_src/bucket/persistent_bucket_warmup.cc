@@ -16,6 +16,10 @@ namespace kv {
 
 namespace {
 
+/// Documents that are loaded before the hash table grows: the task that resizes tables does not run
+/// yet, and in a table that stays small, each document takes longer than the one before.
+constexpr size_t kLoadedPerResize = 1024;
+
 uint64_t liveIn(const VBucket& vbucket) {
     return static_cast<uint64_t>(vbucket.hashTable().sums().items);
 }
@@ -183,6 +187,7 @@ StoredVBucket PersistentBucket::loadVBucket(KVStore& store, Vbid vbid, bool clea
 
 void PersistentBucket::loadDocuments(SeqnoScan& scan, VBucket& target, WarmupResult& result) {
     const PersistedVbState& state = scan.state();
+    size_t loaded = 0;
     target.clear({.highSeqno = state.highSeqno, .snapshot = state.snapshot, .maxCas = state.maxCas},
                  OpTime{});
     for (StoredDoc doc; scan.next(doc);) {
@@ -198,6 +203,9 @@ void PersistentBucket::loadDocuments(SeqnoScan& scan, VBucket& target, WarmupRes
             ++result.tombstones;
         } else {
             ++result.documents;
+        }
+        if (++loaded % kLoadedPerResize == 0) {
+            target.hashTable().resizeIfNeeded();
         }
         if (memory().estimate() > memory().quota()) {
             throw StoreError(fmt::format(
