@@ -68,6 +68,11 @@ void onSignal(evutil_socket_t signal, short, void* server) {
     static_cast<Server*>(server)->requestStop();
 }
 
+bool isIgnored(int signal) {
+    struct sigaction now {};
+    return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 TaskPeriods periodsOf(const EngineParams& params) {
     return {.expiry = std::chrono::seconds(params.expiryPassSeconds),
             .hashResize = std::chrono::milliseconds(params.hashResizeMillis),
@@ -147,6 +152,12 @@ int serve(const CommandLine& line) {
     const EventPtr onInt(evsignal_new(server.base(), SIGINT, onSignal, &server));
     event_add(onTerm.get(), nullptr);
     event_add(onInt.get(), nullptr);
+    // The terminal is closed, unless nohup makes the server stay.
+    const EventPtr onHangUp(
+            isIgnored(SIGHUP) ? nullptr : evsignal_new(server.base(), SIGHUP, onSignal, &server));
+    if (onHangUp) {
+        event_add(onHangUp.get(), nullptr);
+    }
     if (!line.portFile.empty()) {
         writePortFile(line.portFile, server.port());
     }

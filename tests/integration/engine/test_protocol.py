@@ -286,18 +286,37 @@ def test_a_clean_stop_with_clients_connected(start_engine: Callable[..., Any], k
         assert wire.at_end()
 
 
-def test_a_clean_stop_loses_nothing(start_engine: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("reason", [signal.SIGINT, signal.SIGHUP])
+def test_a_clean_stop_loses_nothing(
+    reason: signal.Signals, start_engine: Callable[..., Any]
+) -> None:
     engine = start_engine(kind="persistent")
     with Wire(engine.port) as wire:
         wire.send(b"".join(set_frame(b"k%d" % i, b"v%d" % i) for i in range(5000)))
         assert all(wire.answer().status == 0 for _ in range(5000))
-    engine.process.send_signal(signal.SIGINT)
+    engine.process.send_signal(reason)
     assert engine.process.wait(timeout=PATIENCE_S) == 0
     engine = start_engine(kind="persistent")
     with Wire(engine.port) as wire:
         assert wire.stats()["curr_items"] == "5000"
         assert wire.ask(GET, b"k4999").value == b"v4999"
         assert wire.stats(b"warmup")["ep_warmup_clean_stop"] == "true"
+
+
+def test_a_hangup_that_nohup_ignores_stops_nothing(
+    start_engine: Callable[..., Any],
+) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # inherited by the engine
+    try:
+        engine = start_engine()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    engine.process.send_signal(signal.SIGHUP)
+    engine.process.send_signal(signal.SIGTERM)
+    assert engine.process.wait(timeout=PATIENCE_S) == 0
+    log = engine.log.read_text()
+    assert f"signal {int(signal.SIGTERM)}: stopping" in log
+    assert f"signal {int(signal.SIGHUP)}: stopping" not in log
 
 
 def test_settings_read_back(start_engine: Callable[..., Any]) -> None:
