@@ -49,6 +49,9 @@ Server::Server(Listener listener, Bucket& bucket, const UserStore* users,
     context_.bucketJobs = &bucketJobs_;
     context_.storeReads = &storeReads_;
     context_.keyLists = &keyLists_;
+    if (tls_) {
+        context_.handshakes = &handshakes_.emplace("tls_handshakes");
+    }
     stopEvent_.reset(event_new(base_.get(), stopFd_.get(), EV_READ | EV_PERSIST, onStop, this));
     event_add(stopEvent_.get(), nullptr);
     for (size_t i = 0; i < options.threads; ++i) {
@@ -95,6 +98,9 @@ void Server::stop() {
     bucketJobs_.stop();
     storeReads_.stop();
     keyLists_.stop();
+    if (handshakes_) {
+        handshakes_->stop();
+    }
     statCollector_.stop();
 }
 

@@ -71,6 +71,7 @@ class Server {
     JobThread storeReads_{"store_reads"};
     /// Any reader may ask for keys, so no other job waits there.
     JobThread keyLists_{"key_lists"};
+    std::optional<JobThread> handshakes_;
     EventBasePtr base_;
     Fd stopFd_;
     EventPtr stopEvent_;

@@ -54,6 +54,7 @@ struct ServerContext {
     JobThread* bucketJobs{nullptr};         ///< nullptr: the same for changes of the whole bucket
     JobThread* storeReads{nullptr};         ///< nullptr: the same for reads from disk
     JobThread* keyLists{nullptr};           ///< nullptr: the same for searches of keys
+    JobThread* handshakes{nullptr};         ///< nullptr: TLS is not served
 
     /// The persisted seqno of a vBucket; empty if nothing is persisted.
     std::function<Seqno(Vbid)> persistedSeqno{};

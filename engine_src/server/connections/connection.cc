@@ -24,6 +24,12 @@ constexpr size_t kKeepCapacity = 4 << 10;
 /// little, and short waits end soon.
 constexpr auto kFirstWaitStep = std::chrono::milliseconds(5);
 constexpr auto kLastWaitStep = std::chrono::milliseconds(80);
+/// Memory of a TLS session that has part of a handshake: OpenSSL takes a first message of up to
+/// 128 KiB, and allocates what it announces.
+constexpr size_t kHandshakeBytes = 150 << 10;
+/// Time after which a step of a TLS handshake is looked at, if memory was too short to report its
+/// end.
+constexpr auto kHandshakeStep = std::chrono::milliseconds(1000);
 
 WatchedSocket& secured(WatchedSocket& socket, const auth::TlsContext* tls) {
     if (tls != nullptr) {
@@ -67,6 +73,10 @@ void Connection::onPauseOver(int fd, short what, void* self) {
 void Connection::readAndRun() {
     thread_.stats().wakeups.add();
     assert(isRead(state_));
+    if (socket_.inHandshake()) [[unlikely]] {
+        shakeHands();
+        return;
+    }
     if (state_ == State::Lingering) {
         receive(thread_.readBuffer(), thread_.readBufferSize());
         return;
@@ -85,6 +95,23 @@ void Connection::readAndRun() {
     if (const size_t count = receive(buffer + kept, readLimit() - kept)) {
         pendingInput_.forgetCopied();
         run({buffer, kept + count});
+    }
+}
+
+void Connection::shakeHands() {
+    if (!handshake_) {
+        pause(State::Waiting, kHandshakeStep);
+        handshake_ = socket_.beginStep(session_.waker());
+        thread_.server().handshakes->ask(handshake_);
+    } else if (!handshake_->done()) {
+        pause(State::Waiting, kHandshakeStep);
+    } else if (const auto progress = socket_.endStep(*std::exchange(handshake_, nullptr))) {
+        handshakeBytes_ = progress == Handshake::Progress::Done ? 0 : kHandshakeBytes;
+        enter(State::Reading);
+        socket_.watchWritable(progress == Handshake::Progress::WantsOutput);
+        accountBuffers();
+    } else {
+        close();
     }
 }
 
@@ -316,7 +343,9 @@ bool Connection::send() {
 }
 
 void Connection::sendAndSettle() {
-    if (send()) {
+    if (socket_.inHandshake()) [[unlikely]] {
+        shakeHands();
+    } else if (send()) {
         // In the state Reading the conversation has nothing to send until it wakes us. In other
         // states it has to be asked.
         settle(state_ != State::Reading && session_.conversation() != nullptr);
@@ -419,7 +448,7 @@ void Connection::accountPinned() {
 
 bool Connection::accountBuffers() {
     accountPinned();
-    const size_t held = pendingInput_.held() + output_.held();
+    const size_t held = pendingInput_.held() + output_.held() + handshakeBytes_;
     if (held == accounted_) {
         return true;
     }

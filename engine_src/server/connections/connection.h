@@ -14,6 +14,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 
 #include "server/commands/session.h"
 #include "server/connections/connection_slot.h"
@@ -69,6 +70,9 @@ class Connection {
     static void onPauseOver(int, short, void* self);
 
     void readAndRun();
+    /// Begins a step of the TLS handshake on another thread, or continues after it. The connection
+    /// may be gone afterwards.
+    void shakeHands();
     /// Reads into `to` and returns the number of bytes. 0 means that there is nothing to process:
     /// nothing came, or the stream has ended. The connection may be gone then.
     size_t receive(uint8_t* to, size_t room);
@@ -130,11 +134,13 @@ class Connection {
     const ConnectionSlot slot_;
     FrontEndThread& thread_;
     WatchedSocket socket_;
+    std::shared_ptr<Handshake> handshake_;  ///< has the socket while the step runs
     Session session_;
     PendingInput pendingInput_;
-    Output output_;        ///< answers that the socket has not taken
-    size_t accounted_{0};  ///< bytes of pendingInput_ and output_ counted in the ledger
-    size_t pinned_{0};     ///< bytes of output_ counted in ServerContext::unsentValues
+    Output output_;             ///< answers that the socket has not taken
+    size_t handshakeBytes_{0};  ///< that the TLS session may hold, besides those below
+    size_t accounted_{0};       ///< bytes of pendingInput_ and output_ counted in the ledger
+    size_t pinned_{0};          ///< bytes of output_ counted in ServerContext::unsentValues
     State state_{State::Reading};
     bool queued_{false};  ///< is in the thread's list, whatever its state is by now
     Clock::time_point unauthenticatedSince_{

@@ -43,6 +43,17 @@ WatchedSocket::WatchedSocket(event_base* base, Fd socket, event_callback_fn onRe
       readEvent_(makeEvent(base, socket_.get(), EV_READ | EV_PERSIST, onReadable, self)),
       writeEvent_(makeEvent(base, socket_.get(), EV_WRITE | EV_PERSIST, onWritable, self)) {}
 
+std::shared_ptr<Handshake> WatchedSocket::beginStep(std::shared_ptr<Waker> waker) {
+    return std::make_shared<Handshake>(std::move(socket_), std::move(tls_), std::move(waker));
+}
+
+std::optional<Handshake::Progress> WatchedSocket::endStep(Handshake& step) {
+    socket_ = step.takeSocket();
+    tls_ = step.takeSession();
+    inHandshake_ = step.progress() != Handshake::Progress::Done;
+    return step.progress();
+}
+
 void WatchedSocket::watch(const EventPtr& event, bool& state, bool on) {
     if (on == state) {
         return;

@@ -6,11 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "auth/tls.h"
 #include "protocol/frame.h"
 #include "server/commands/session.h"
+#include "server/connections/handshake.h"
 #include "server/connections/output.h"
 #include "server/event_ptr.h"
 
@@ -22,7 +24,17 @@ class WatchedSocket {
     WatchedSocket(event_base* base, Fd socket, event_callback_fn onReadable,
                   event_callback_fn onWritable, void* self);
     /// Speaks TLS from the first byte on. Throws std::bad_alloc.
-    void secure(const auth::TlsContext& tls) { tls_ = tls.accept(socket_.get()); }
+    void secure(const auth::TlsContext& tls) {
+        tls_ = tls.accept(socket_.get());
+        inHandshake_ = true;
+    }
+    /// True until the TLS handshake is complete: until then bytes are neither received nor sent.
+    [[nodiscard]] bool inHandshake() const { return inHandshake_; }
+    /// Lends socket and session to the next step of the handshake. The socket must not be watched,
+    /// and not be used before endStep().
+    std::shared_ptr<Handshake> beginStep(std::shared_ptr<Waker> waker);
+    /// Takes both back after a step. Returns what is needed next; nothing if the handshake failed.
+    std::optional<Handshake::Progress> endStep(Handshake& step);
 
     void watchReadable(bool on) {
         watch(readEvent_, readable_, on);
@@ -53,6 +65,7 @@ class WatchedSocket {
     EventPtr writeEvent_;
     bool readable_{false};
     bool writable_{false};
+    bool inHandshake_{false};
 };
 
 /// Returns an event of `base`. Throws std::runtime_error if the event loop refuses.

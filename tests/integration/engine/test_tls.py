@@ -69,12 +69,19 @@ def serve(start_engine: Callable[..., Any], certificates: Certificates) -> Calla
     """serve("--flag", ...) starts an engine with TLS and gives its TLS port."""
 
     def start(*flags: str) -> int:
-        port = free_port()
-        files = ("--tls-cert", certificates["server.pem"], "--tls-key", certificates["server.key"])
-        start_engine(*files, "--tls-port", str(port), *flags, users={"ann": "secret"})
-        return port
+        return start_with_tls(start_engine, certificates, *flags)[1]
 
     return start
+
+
+def start_with_tls(
+    start_engine: Callable[..., Any], certificates: Certificates, *flags: str
+) -> tuple[Any, int]:
+    """Start an engine with TLS, and return it and its TLS port."""
+    port = free_port()
+    files = ("--tls-cert", certificates["server.pem"], "--tls-key", certificates["server.key"])
+    flags = (*files, "--tls-port", str(port), *flags)
+    return start_engine(*flags, users={"ann": "secret"}), port
 
 
 def connect(port: int, certificates: Certificates, client: str = "") -> Wire:
@@ -144,6 +151,63 @@ def test_what_is_no_tls_ends_that_connection_only(
                 pass
     with connect(port, certificates) as wire:
         log_in(wire)
+
+
+def client_hello() -> bytes:
+    """The first message of a client, which costs a peer nothing to send again."""
+    hello = ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="a")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return hello.read()
+
+
+def cpu_ticks(process: int) -> dict[str, int]:
+    """Return the CPU time of each thread by name."""
+    ticks: dict[str, int] = {}
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        name, fields = (thread / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+        user, system = fields.split()[11:13]
+        ticks[name] = ticks.get(name, 0) + int(user) + int(system)
+    return ticks
+
+
+def test_handshakes_take_no_time_of_other_connections(
+    start_engine: Callable[..., Any], certificates: Certificates
+) -> None:
+    """The private key costs a millisecond each time: hundreds at once would stop the other clients of a thread."""
+    engine, port = start_with_tls(start_engine, certificates, "--threads", "1")
+    hello = client_hello()
+    for _ in range(10):
+        with contextlib.ExitStack() as stack:
+            peers = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                for _ in range(50)
+            ]
+            for peer in peers:
+                peer.sendall(hello)
+            for peer in peers:
+                peer.settimeout(PATIENCE_S)
+                assert peer.recv(1) == b"\x16"
+    ticks = cpu_ticks(engine.process.pid)
+    assert ticks.get("tls_handshakes", 0) > ticks["front-end-0"]
+
+
+def test_strangers_in_the_middle_of_a_handshake_hold_a_bounded_memory(
+    start_engine: Callable[..., Any], certificates: Certificates
+) -> None:
+    """OpenSSL allocates the 128 KiB that a first message announces."""
+    engine, port = start_with_tls(start_engine, certificates, "--param", "max_buffered_mb=2")
+    announced = 128 << 10
+    begin = b"\x01" + announced.to_bytes(3, "big") + b"\x03\x03"
+    record = b"\x16\x03\x01\x40\x00" + begin.ljust(16 << 10, b"a")
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            peer = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            peer.sendall(record)
+        wire = stack.enter_context(Wire(engine.port))
+        log_in(wire)
+        until(lambda: int(wire.stats()["conn_buffer_limit_closes"]) >= 40 - (2 << 20) // announced)
 
 
 @pytest.mark.parametrize("missing", ["--tls-cert", "--tls-key"])

@@ -1,0 +1,47 @@
+// Handshake: the next step of the TLS handshake of a connection, run by a JobThread.
+//
+// The private key's part takes about a millisecond. On a front-end thread, a peer that opens many
+// connections would stop all others of that thread.
+//
+// Ownership: it owns the socket and its TLS session until the connection takes them back, or closes
+// them if the connection is gone by then. Threads: the JobThread until done(), then the connection's.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "auth/tls.h"
+#include "server/job_thread.h"
+#include "types/fd.h"
+
+namespace kv::server {
+
+class Handshake final : public Job {
+  public:
+    using Progress = auth::TlsSession::Handshake;
+
+    Handshake(Fd socket, auth::TlsSession tls, std::shared_ptr<Waker> waker)
+        : Job(std::move(waker)), socket_(std::move(socket)), tls_(std::move(tls)) {}
+
+    void run() noexcept override {
+        try {
+            progress_ = tls_.handshake();
+        } catch (const auth::TlsError&) {
+            progress_.reset();
+        }
+    }
+
+    // --- when done() is true
+    /// Returns what is needed next; nothing if the handshake failed.
+    [[nodiscard]] std::optional<Progress> progress() const { return progress_; }
+    [[nodiscard]] Fd takeSocket() { return std::move(socket_); }
+    [[nodiscard]] auth::TlsSession takeSession() { return std::move(tls_); }
+
+  private:
+    Fd socket_;
+    auth::TlsSession tls_;
+    std::optional<Progress> progress_;
+};
+
+}  // namespace kv::server
