@@ -4,7 +4,8 @@
 // connections would stop all others of that thread.
 //
 // Ownership: it owns the socket and its TLS session until the connection takes them back, or closes
-// them if the connection is gone by then. Threads: the JobThread until done(), then the connection's.
+// them if the connection is gone by then. Threads: the JobThread until done(), then the
+// connection's.
 #pragma once
 
 #include <memory>
