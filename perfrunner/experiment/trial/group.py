@@ -14,14 +14,16 @@ from pathlib import Path
 
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.bench import SLICE_S, Bench
-from perfrunner.experiment.trial.outcome import attribute_by_report
-from perfrunner.experiment.trial.placement import CredentialFiles
+from perfrunner.experiment.trial.outcome import VariantError, attribute_by_report
+from perfrunner.experiment.trial.placement import CredentialFiles, log_tail
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.hosts.vbucket_map import bracketed
 from perfrunner.measure.turns import Turns, parse_turns, parse_variants
 from perfrunner.results.raw import SLICES_FILE
 from perfrunner.workloads.bench import GroupArguments, Share
+
+CLOSED = "closed by the server"  # in what the load generator says
 
 
 @dataclass
@@ -118,12 +120,21 @@ class GroupBench:
             base.wait_client(tool, placement, output, handle, self.check_engines)
         except TrialError as error:
             remote = f"{placement.directory}/{output}.json"
-            raise attribute_by_report(placement.host, remote, len(self.variants), error) from error
+            cause = attribute_by_report(placement.host, remote, len(self.variants), error)
+            raise self._with_log(cause) from error
         local = self.directory / f"{output}.json"
         placement.host.get_file(f"{placement.directory}/{output}.json", local)
         text = local.read_text(encoding="utf-8")
         local.unlink()
         return text, local.name
+
+    def _with_log(self, error: TrialError) -> TrialError:
+        """Add the end of a server's log if it closed the connections of the load: nobody else knows why."""
+        if not isinstance(error, VariantError) or CLOSED not in str(error):
+            return error
+        server = self.variants[error.variant].engines[0]
+        tail = log_tail(server.host, server.setup.log) or "nothing"
+        return VariantError(error.variant, f"{error}; the log of {server.title} ends with: {tail}")
 
     def _clocks(self) -> dict[str, str]:
         """Start a server of the engines' CPU clocks on every host except the load's own; return addresses by host."""

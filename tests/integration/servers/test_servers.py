@@ -182,6 +182,17 @@ def test_evictions_fail_the_trial_with_what_to_do(servers: ServerLab):
     assert "memory limit is too small" in failed[0].reason
 
 
+def test_a_server_that_closes_connections_says_why(servers: ServerLab):
+    limit = ("--client-output-buffer-limit", "normal", "1", "1", "1")
+    servers.write({"one": memcached(), "two": redis(*limit)}, limits={"max_discarded": 0})
+    assert servers.measure()[0] == 3
+    (failed,) = (trial for trial in servers.data().trials if trial.status == "failed")
+    assert failed.variant == "two"
+    assert "connection closed by the server" in failed.reason
+    assert "the log of redis-server on here ends with: " in failed.reason
+    assert "output buffer limits" in failed.reason
+
+
 def test_sets_that_are_refused_for_lack_of_memory_fail_the_trial(servers: ServerLab):
     """memcached -M and Redis by default refuse instead of evicting."""
     large = {"items": 4000, "value_size": 1000}
