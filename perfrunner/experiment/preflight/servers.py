@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 READY_TIMEOUT_S = 60.0
 STOP_GRACE_S = 5.0
+_CHOOSE_CPUS = ("taskset", "numactl")
 
 
 def place_server(
@@ -123,6 +124,14 @@ def deploy_server(
                 f"variant {variant.name}: allocator.options: {error}",
                 "remove the option, or correct its name or value",
             ) from error
+    if asked.program in _CHOOSE_CPUS and spec.engine.cpus != "any":
+        listener.on_event(
+            Warned(
+                f"{variant.name}: {asked.program} in its command overrides the CPUs that perfrunner gives the servers:"
+                " it may share CPUs with the load, or have others than the other variants",
+                "leave it out and set engine.cpus, or set engine.cpus and client.cpus to any",
+            )
+        )
     for text in adapter.warnings(state):
         listener.on_event(Warned(f"{variant.name}: {text}"))
     if adapter.missing:

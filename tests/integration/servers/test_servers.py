@@ -61,6 +61,9 @@ def test_a_launcher_is_not_the_server(servers: ServerLab, tmp_path: Path):
     programs = [build.provenance["server"]["launched"] for build in servers.data().builds]
     assert programs == [command[0], other]
     assert len({build.build_id for build in servers.data().builds}) == 2
+    warned = [event["message"] for event in driver.of("Warned")]
+    chosen = [text for text in warned if "overrides the CPUs" in text]
+    assert [text.partition(" in its command")[0] for text in chosen] == ["one: taskset"]
 
 
 @pytest.mark.long
