@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from perfrunner.spec.source import SourceSpec
 
 if TYPE_CHECKING:
     from perfrunner.build import Artifact
-    from perfrunner.experiment.events import Listener
+    from perfrunner.experiment.events import Event, Listener
     from perfrunner.sources.resolve import Sources
 
 _WHY_LINES = 4  # lines of a compiler's message that are kept
@@ -84,15 +85,24 @@ class Comparer:
 
         Its checkout may have more than the program, so that equal programs do not make equal servers.
         """
+        from perfrunner.experiment.events import BuildFinished, BuildStarted
         from perfrunner.servers.prepare import prepare
 
+        tell = self.listener.on_event
         remote = spec.cluster.transport == "ssh"
         for variant in (spec.baseline, name):
             commit = sources.servers[variant].sha
+            tell(BuildStarted(variant))
             try:
-                prepare(
-                    spec.variants[variant], self.cache_dir, self.engine_src, commit, remote=remote
+                built = prepare(
+                    spec.variants[variant],
+                    self.cache_dir,
+                    self.engine_src,
+                    commit,
+                    partial(_tell_progress, tell, variant),
+                    remote=remote,
                 )
+                tell(BuildFinished(variant, built.build_id, built.cached, built.seconds))
             except (BuildError, UsageError) as error:
                 if variant == spec.baseline:
                     raise
@@ -117,7 +127,7 @@ class Comparer:
 
     def _build(self, spec: Spec, name: str, sources: Sources) -> Artifact:
         from perfrunner.build.place import open_builder
-        from perfrunner.experiment.events import BuildFinished, BuildProgress, BuildStarted
+        from perfrunner.experiment.events import BuildFinished, BuildStarted
         from perfrunner.experiment.preflight.builds import programs_wanted
 
         tell = self.listener.on_event
@@ -126,7 +136,7 @@ class Comparer:
             artifact = builder.build(
                 spec.variants[name],
                 sources.path(name),
-                lambda line: tell(BuildProgress(name, line)),
+                partial(_tell_progress, tell, name),
                 programs_wanted(spec, sources),
             )
         tell(BuildFinished(name, artifact.build_id, artifact.cached, artifact.seconds))
@@ -198,6 +208,12 @@ class Comparer:
             blocks=row.effect.n,
             experiment=experiment,
         )
+
+
+def _tell_progress(tell: Callable[[Event], None], variant: str, line: str) -> None:
+    from perfrunner.experiment.events import BuildProgress
+
+    tell(BuildProgress(variant, line))
 
 
 def _unbuilt(error: BuildError | UsageError) -> Measured:

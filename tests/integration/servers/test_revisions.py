@@ -77,10 +77,14 @@ def test_the_commit_that_made_items_larger_is_found(
         [
             "bisect", str(servers.spec_path), "--good", repository.commits[0], "--bad", "main",
             "--metric", "mem_used_bytes", "--out", str(servers.out), "--cache", str(servers.directory / "cache"),
-            "--json", "-q",
+            "--json",
         ],
     )  # fmt: skip
     assert done.exit_code == 0, done.output
+    shown = done.stderr.splitlines()
+    first = f"build  good-{repository.commits[0][:12]}"
+    assert shown.index(f"{first} ...") < shown.index(next(x for x in shown if x.startswith("plan")))
+    assert any(line.startswith(f"{first} ") and "cached" not in line for line in shown[1:])
     found = json.loads(done.stdout)
     assert found["culprits"] == [repository.commits[3], repository.commits[2]], found["finding"]
     steps = {step["commit"]: step for step in found["steps"]}
