@@ -32,14 +32,14 @@ bool Bucket::findFreeableMemory() const {
     if (itemsToPersist() != 0) {
         return true;
     }
-    return std::any_of(vbuckets_.begin(), vbuckets_.end(),
-                       [](const std::unique_ptr<VBucket>& vbucket) {
-                           if (vbucket->checkpointMemory() != 0) {
-                               return true;
-                           }
-                           const HashTableSums sums = vbucket->hashTable().sums();
-                           return sums.tombstones > 0 || sums.expiring > 0;
-                       });
+    return std::any_of(
+            vbuckets_.begin(), vbuckets_.end(), [](const std::unique_ptr<VBucket>& vbucket) {
+                if (vbucket->checkpointMemory() != 0 || vbucket->keyLocks().size() != 0) {
+                    return true;
+                }
+                const HashTableSums sums = vbucket->hashTable().sums();
+                return sums.tombstones > 0 || sums.expiring > 0;
+            });
 }
 
 bool Bucket::canFreeMemory(const OpTime& now) {
@@ -121,6 +121,9 @@ OpResult Bucket::getAndTouch(Vbid vbid, std::string_view key, uint32_t exptime, 
 }
 
 OpResult Bucket::getAndLock(Vbid vbid, std::string_view key, uint32_t seconds, const OpTime& now) {
+    if (const OpStatus status = admit(vbid, key, 0, key.size(), now); status != OpStatus::Ok) {
+        return failed(status);
+    }
     return inVBucket<&VBucket::getAndLock>(*this, vbid, key, seconds, now);
 }
 

@@ -338,6 +338,28 @@ TEST_P(BucketOps, LocksThatRanOutDoNotPileUp) {
     EXPECT_LE(most, 300u);
 }
 
+TEST_P(BucketOps, ThePassForgetsLocksThatRanOut) {
+    client.set("k", "v");
+    client.set("held", "v");
+    ASSERT_TRUE(client.getAndLock("k", 10).ok());
+    ASSERT_TRUE(client.getAndLock("held", 20).ok());
+    client.wait(10);
+    bucket->expirePass(client.now);
+    EXPECT_EQ(client.vb().keyLocks().size(), 1u);
+    EXPECT_TRUE(client.set("k", "x").ok());
+    EXPECT_EQ(client.set("held", "x").status, OpStatus::Locked);
+}
+
+TEST_P(BucketOps, AFullBucketTakesNoLocks) {
+    client.set("k", "v");
+    client.set("held", "v");
+    ASSERT_TRUE(client.getAndLock("held", 10).ok());
+    bucket->setQuota(1);
+    EXPECT_EQ(client.getAndLock("k", 10).status, OpStatus::TmpFail);
+    EXPECT_EQ(client.vb().keyLocks().size(), 1u);
+    EXPECT_EQ(client.set("new", "v").status, OpStatus::TmpFail) << "until the lock runs out";
+}
+
 TEST_P(BucketOps, OperationsNeedAnActiveVBucket) {
     const Vbid other{1};
     for (const auto state : {VbState::Replica, VbState::Pending, VbState::Dead}) {

@@ -23,8 +23,7 @@ Cas KeyLocks::lock(std::string_view key, uint64_t now, uint64_t until) {
     const Cas cas = newCas();
     const std::lock_guard lock(mutex_);
     if (held_.size() >= clearAt_) {
-        std::erase_if(held_, [&](const auto& entry) { return entry.second.until <= now; });
-        clearAt_ = std::max(kLeastToClear, 2 * held_.size());
+        eraseExpired(now);
     }
     held_.insert_or_assign(std::string(key), Held{cas, until});
     return cas;
@@ -48,6 +47,16 @@ void KeyLocks::unlock(std::string_view key) {
     if (const auto found = held_.find(key); found != held_.end()) {
         held_.erase(found);
     }
+}
+
+void KeyLocks::eraseExpired(uint64_t now) {
+    std::erase_if(held_, [&](const auto& entry) { return entry.second.until <= now; });
+    clearAt_ = std::max(kLeastToClear, 2 * held_.size());
+}
+
+void KeyLocks::removeExpired(uint64_t now) {
+    const std::lock_guard lock(mutex_);
+    eraseExpired(now);
 }
 
 void KeyLocks::clear() {

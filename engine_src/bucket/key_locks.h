@@ -4,9 +4,9 @@
 // A lock does not change the document. It has its own CAS, valid until the lock ends: a random
 // number above the CAS of all mutations. Neither lock nor CAS is stored, but no lock after a
 // restart may have the CAS of one before it. Times are of the steady clock (OpTime::steady), so a
-// step of the wall clock neither ends nor extends a lock. Expired locks are forgotten at the latest
-// when there are twice as many as remained at the last clearing. Threads: any; lock order:
-// hash-bucket lock, then this one.
+// step of the wall clock neither ends nor extends a lock. Expired locks are forgotten by
+// removeExpired(), or when there are twice as many as remained at the last clearing. Threads: any;
+// lock order: hash-bucket lock, then this one.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,7 @@ class KeyLocks {
     /// then).
     [[nodiscard]] Cas holder(std::string_view key, uint64_t now);
     void unlock(std::string_view key);
+    void removeExpired(uint64_t now);
     void clear();
     /// Number of remembered locks, including expired ones.
     [[nodiscard]] size_t size() const;
@@ -39,6 +40,8 @@ class KeyLocks {
         uint64_t until;
     };
     static constexpr size_t kLeastToClear = 64;
+
+    void eraseExpired(uint64_t now);  ///< the caller holds mutex_
 
     mutable std::mutex mutex_;
     std::unordered_map<std::string, Held, StringHash, std::equal_to<>> held_;

@@ -237,6 +237,7 @@ void VBucket::notePurged(Seqno seqno) {
 }
 
 size_t VBucket::expirePass(const OpTime& now) {
+    keyLocks_.removeExpired(now.steady);
     if (!isActive() || table_.sums().expiring <= 0) {
         return 0;
     }

@@ -147,7 +147,7 @@ class VBucket {
     void noteDeletedRev(uint64_t rev);
 
     // --- background
-    /// Turns expired documents into expirations and returns how many.
+    /// Turns expired documents into expirations and returns how many. Forgets expired locks.
     size_t expirePass(const OpTime& now);
     /// Deletes every live document and returns how many; 0 unless active.
     size_t removeAll(const OpTime& now);
