@@ -290,7 +290,11 @@ def test_a_clean_stop_with_clients_connected(start_engine: Callable[..., Any], k
 def test_a_clean_stop_loses_nothing(
     reason: signal.Signals, start_engine: Callable[..., Any]
 ) -> None:
-    engine = start_engine(kind="persistent")
+    before = signal.signal(reason, signal.SIG_DFL)  # under nohup, the engine would inherit "ignore"
+    try:
+        engine = start_engine(kind="persistent")
+    finally:
+        signal.signal(reason, before)
     with Wire(engine.port) as wire:
         wire.send(b"".join(set_frame(b"k%d" % i, b"v%d" % i) for i in range(5000)))
         assert all(wire.answer().status == 0 for _ in range(5000))
