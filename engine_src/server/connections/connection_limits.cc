@@ -1,4 +1,7 @@
 // Closes connections that wait too long or hold too much, or whose place another one needs.
+#include <algorithm>
+#include <utility>
+
 #include "logging/log.h"
 #include "server/connections/connection.h"
 #include "server/connections/front_end_thread.h"
@@ -80,6 +83,53 @@ bool Connection::makeRoom() {
     thread_.server().rejectedConnections.fetch_add(1, std::memory_order_relaxed);
     close();
     return true;
+}
+
+size_t Connection::unsentLimit() const {
+    const auto& settings = thread_.server().settings;
+    return session_.authenticated()
+                   ? settings.maxUnsentBytes
+                   : std::min(settings.maxUnsentBytes, settings.maxBeforeLoginBytes);
+}
+
+void Connection::accountPinned() {
+    if (output_.pinned() == pinned_) [[likely]] {
+        return;
+    }
+    auto& server = thread_.server();
+    const auto record = [&] {
+        // Wraps when it has become less.
+        const size_t change = output_.pinned() - std::exchange(pinned_, output_.pinned());
+        return server.unsentValues.fetch_add(change, std::memory_order_relaxed) + change;
+    };
+    const bool grew = output_.pinned() > pinned_;
+    if (record() > server.bucket.staleBudget().most() && grew) {
+        output_.copyShared();
+        record();
+    }
+}
+
+bool Connection::accountBuffers() {
+    accountPinned();
+    const size_t held = pendingInput_.held() + output_.held() + handshakeBytes_;
+    if (held == accounted_) {
+        return true;
+    }
+    accounted_ = held;
+    auto& server = thread_.server();
+    bool mine = false;
+    for (const auto& doomed : server.buffers.update({&thread_, id()}, session_.user(), held,
+                                                    server.settings.maxBufferedBytes)) {
+        if (doomed.id == id()) {
+            mine = true;
+        } else {
+            doomed.thread->closeHolderLater(doomed.id);
+        }
+    }
+    if (mine) {
+        closeAsLargestHolder();
+    }
+    return !mine;
 }
 
 }  // namespace kv::server
