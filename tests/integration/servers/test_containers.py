@@ -220,7 +220,7 @@ def test_a_container_that_ends_at_once(
 def test_an_unknown_image_ends_the_command_before_anything_starts(servers: ServerLab):
     servers.write({"one": memcached(), "two": contained(image="localhost/no-such-image")})
     done = subprocess.run(
-        ["perfrunner", "run", str(servers.spec_path), "--out", str(servers.out)],
+        [sys.executable, "-m", "perfrunner", "run", str(servers.spec_path), "--out", str(servers.out)],
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
