@@ -70,9 +70,7 @@ class ServerCommand:
     protocol: str
     library: str | None = None  # of a preloaded allocator
     password: str | None = None  # the name of the file with the password, on every host
-    tolerated: frozenset[str] = (
-        frozenset()
-    )  # the limits of the spec that allow some: misses, errors
+    tolerated: frozenset[str] = frozenset()  # limits of the spec that allow some
     image: Image | None = None  # that it runs in
 
     @property

@@ -1,4 +1,4 @@
-"""What a failed process of a trial says, once."""
+"""Check that the reason of a failed trial names its cause, and only once."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_a_message_of_the_report_that_the_log_has_is_not_repeated(message: str, 
 def test_a_sampler_that_ends_early_says_why(tmp_path: Any):
     host = Host(**{"sampler-s.out": '{"error": "ERR max number of clients reached"}\n'})
     handle = SimpleNamespace(stop=lambda _: SimpleNamespace(status=ExitStatus(code=1)))
-    engine = SimpleNamespace(host=host, setup=SimpleNamespace(directory="/work"))
+    engine = SimpleNamespace(host=host, setup=SimpleNamespace(directory="trial"))
     nothing = SimpleNamespace(stop=lambda *_: None)
     bench = SimpleNamespace(
         profiler=None, recorder=nothing, directory=tmp_path,
         forget=lambda _: None, check_engines=lambda: None,
     )  # fmt: skip
-    sampler = Sampler(cast(Any, engine), cast(Any, handle), "s", "/work/s.jsonl")
+    sampler = Sampler(cast(Any, engine), cast(Any, handle), "s", "trial/s.jsonl")
     with pytest.raises(TrialError, match=r"ended early \(exit 1\): .*max number of clients"):
         NodesSampling(cast(Any, bench), [sampler]).stop()

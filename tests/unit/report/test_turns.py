@@ -60,16 +60,16 @@ def test_every_format_says_how_it_was_measured(turned, tmp_path):
         render(report, "markdown").replace("\\", ""),
         page,
     ):
-        told = " ".join(text.split())
+        words = " ".join(text.split())
         assert (
-            "interleaved, 3 variants at once; slices of 2 ms, 400 rounds a block (median)" in told
+            "interleaved, 3 variants at once; slices of 2 ms, 400 rounds a block (median)" in words
         )
-        assert "after 120 of warm-up" in told
-        assert "servers on CPU 0, load on CPU 1" in told
-        assert "background work of the waiting variants continues" in told
-        assert "so layout can be part of a difference" in told
-        assert "local has 2: servers on CPU 0, load on CPU 1, the same for every variant" in told
-        assert "robust and totals" in told
+        assert "after 120 of warm-up" in words
+        assert "servers on CPU 0, load on CPU 1" in words
+        assert "background work of the waiting variants continues" in words
+        assert "so layout can be part of a difference" in words
+        assert "local has 2: servers on CPU 0, load on CPU 1, the same for every variant" in words
+        assert "robust and totals" in words
     commit = render(report, "commit")
     assert "interleaved (pillowfight: slices of 2 ms, 400 rounds a block)" in commit
     assert max(map(len, commit.splitlines())) <= 72
