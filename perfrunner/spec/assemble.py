@@ -186,8 +186,10 @@ def parse_override(text: str, problems: Problems) -> Override | None:
     if not path or not rest.startswith("="):
         problems.add(place, "", f"{_SYNTAX}; got {text!r}")
         return None
+    # Behind a blank, as behind a key in a file: `...` and `---` at the start of a line end a document.
+    written = rest[1:] if "\n" in rest else f" {rest[1:]}"
     try:
-        value = parse(rest[1:], place.source, problems, override=path)
+        value = parse(written, place.source, problems, override=path)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = getattr(error, "problem", None) or error
         problems.add(place, "", f"expected a YAML value after '=', got {rest[1:]!r}: {problem}")

@@ -128,8 +128,6 @@ def parse(text: str, shown: str, problems: Problems, override: Path_ | None = No
         root = loader.get_single_node()
     finally:
         loader.dispose()
-    if override is not None and loader.has_marker:
-        raise yaml.YAMLError("a document marker (put the value in quotes)")
     if root is None:
         return None
     builder = _Builder(shown, problems, has_lines=override is None)

@@ -47,17 +47,13 @@ def core_tag(text: str) -> str:
 
 
 class CoreLoader(yaml.SafeLoader):
-    """A PyYAML loader that composes the single document of a text with the tags of the core schema.
-
-    `has_marker`: whether the document began with `---`.
-    """
+    """A PyYAML loader that composes the single document of a text with the tags of the core schema."""
 
     def __init__(self, text: str) -> None:
         self._check_text(text)
         super().__init__(text)
         self._depth = 0
         self._count = 0
-        self.has_marker = False
 
     def scan_to_next_token(self) -> None:
         """Skip what separates tokens: tabs as well, except where they would indent a block."""
@@ -86,7 +82,6 @@ class CoreLoader(yaml.SafeLoader):
     def compose_document(self) -> yaml.Node | None:
         """Compose the document; refuse a %YAML directive of a version before 1.2."""
         start: Any = self.peek_event()  # type: ignore[no-untyped-call]
-        self.has_marker = start.explicit
         if start.version is not None and start.version < (1, 2):
             raise _error(
                 "expected YAML 1.2, got a %YAML directive of an older version (remove it)",
