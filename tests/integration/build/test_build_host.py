@@ -173,6 +173,7 @@ def test_the_chosen_compiler_goes_along(
         maker.build(variant(), engine)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", ["40k", "120k", "400k"])
 def test_a_full_disk_there(engine: Path, sshd: Sshd, tmp_path: Path, size: str) -> None:
     """Full when the builder is sent, when the source is, and when CMake writes."""
@@ -208,7 +209,12 @@ def running(word: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "how", ["ctrl-c", pytest.param("ctrl-c local", marks=pytest.mark.slow), "lost link"]
+    "how",
+    [
+        pytest.param("ctrl-c", marks=pytest.mark.long),
+        pytest.param("ctrl-c local", marks=pytest.mark.long),
+        "lost link",
+    ],
 )
 def test_a_build_that_is_cut_off_leaves_no_process(
     engine: Path, sshd: Sshd, tmp_path: Path, how: str
@@ -318,6 +324,7 @@ class _Silent:
         """Nobody watches."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("same", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_run_that_has_the_host_does_not_wait_for_itself(
     engine: Path, sshd: Sshd, tmp_path: Path, same: bool

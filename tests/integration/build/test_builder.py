@@ -140,6 +140,7 @@ def test_programs_that_nobody_runs_are_not_made(engine: Path, cache: Path) -> No
     assert (again.build_id, again.cached) == (tool.build_id, True)
 
 
+@pytest.mark.long
 def test_what_others_made_in_the_tree_is_no_part_of_a_build(
     engine: Path, cache: Path, tmp_path: Path
 ) -> None:
@@ -318,6 +319,7 @@ class TestWhatTheSystemBrings:
             assert zlib["package"].startswith("zlib1g ")
 
 
+@pytest.mark.long
 def test_another_cargo_is_another_build_of_what_it_builds(
     engine: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,7 +338,14 @@ def test_another_cargo_is_another_build_of_what_it_builds(
     assert one[1] == two[1]
 
 
-@pytest.mark.parametrize("damage", ["truncate", "remove", "add", "manifest", "no-manifest"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "truncate",
+        "no-manifest",
+        *(pytest.param(what, marks=pytest.mark.long) for what in ("remove", "add", "manifest")),
+    ],
+)
 def test_a_damaged_artifact_is_built_again(engine: Path, cache: Path, damage: str) -> None:
     artifact = build_variant(variant(), engine, cache)
     program = artifact.path / "bin" / "kv_engine"

@@ -110,6 +110,7 @@ def _functions(program: Path) -> list[str]:
     return [line.split()[2] for line in nm.splitlines() if line.split()[-2] in {"t", "T", "W"}]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("programs", "rooms"),
     [

@@ -15,7 +15,9 @@ from tests.support.history.nemesis import Progress, play
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(3600)]
 
 
-@pytest.mark.parametrize("setting", ["persistent", "ephemeral", "power"])
+@pytest.mark.parametrize(
+    "setting", ["persistent", "ephemeral", pytest.param("power", marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("rounds", [3, pytest.param(40, marks=pytest.mark.long)])
 def test_histories(setting: str, rounds: int, kv_engine: Path, tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(1 << 32)

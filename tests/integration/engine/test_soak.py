@@ -227,6 +227,7 @@ def settled(engine: Any, seconds: float = PATIENCE_S) -> Level:
     return Level(descriptors, mem_used, engine.rss())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "rounds", "seconds", "connections"),

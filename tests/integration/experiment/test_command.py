@@ -91,6 +91,7 @@ def reproduced(lab: Lab) -> tuple[list[str], list[tuple[Any, ...]]]:
     return words, [(t.block, t.workload, t.bucket, t.variant, t.position) for t in trials]
 
 
+@pytest.mark.long
 def test_the_command_of_the_report_measures_the_same_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +120,7 @@ def test_the_command_of_the_report_measures_the_same_again(
     assert {trial[3] for trial in ran} == {"base", "base-again"}
 
 
+@pytest.mark.long
 def test_the_command_of_the_report_names_the_cluster_and_the_source(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +176,7 @@ def test_the_command_of_a_report_names_the_commits_that_were_measured(
         assert plan_of(again) == ran
 
 
+@pytest.mark.long
 def test_a_finished_run_gets_more_blocks(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.write_spec(blocks=1)
     assert invoke(lab, monkeypatch).exit_code == 0

@@ -70,6 +70,7 @@ def test_a_file_that_may_not_grow_is_the_same(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_a_store_that_goes_is_not_replaced_by_an_empty_one(lab: Lab) -> None:
     """The disk with the results is unmounted; put back, the run continues."""
     lab.write_spec(blocks=20)

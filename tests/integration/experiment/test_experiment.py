@@ -72,6 +72,7 @@ def sequence(driver: Driver) -> list[tuple[str, str | None]]:
     ]
 
 
+@pytest.mark.long
 def test_the_exact_sequence_of_what_is_run_alone(lab: Lab) -> None:
     lab.write_spec(blocks=1, schedule="sequential")
     code, driver = lab.run()
@@ -116,6 +117,7 @@ def test_both_variants_are_alive_while_either_is_loaded(lab: Lab) -> None:
     assert len(set(re.findall(r'--port-file=([^\s"]+)', commands))) == 2
 
 
+@pytest.mark.long
 def test_variants_that_may_not_all_live_at_once_form_groups_with_the_baseline(lab: Lab) -> None:
     variants = {name: variant() for name in ("base", "b", "c", "d")}
     lab.write_spec(blocks=1, variants=variants, limits={"group_size": 3})
@@ -156,6 +158,7 @@ def test_one_variant_and_twelve_variants_are_groups_too(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_on_one_cpu_engine_and_load_share_it(lab: Lab) -> None:
     lab.write_spec(blocks=1)
     one = min(os.sched_getaffinity(0))
@@ -202,6 +205,7 @@ def test_the_password_is_nowhere_to_be_seen(lab: Lab) -> None:
             assert password.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("schedule", ["interleaved", "sequential"])
 def test_reproduce_runs_by_itself(lab: Lab, schedule: str) -> None:
     lab.write_spec(blocks=1, schedule=schedule)
@@ -224,6 +228,7 @@ def test_reproduce_runs_by_itself(lab: Lab, schedule: str) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_each_variant_has_a_port_of_its_own_from_the_one_that_the_spec_names(lab: Lab) -> None:
     port = free_ports(2)
     lab.write_spec(blocks=1, engine={"vbuckets": 16, "quota_mb": 64, "port": port})
@@ -245,6 +250,7 @@ def test_a_port_in_use_is_refused_before_anything_is_built(lab: Lab) -> None:
     assert driver.of("BuildProgress") == []
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_meanwhile_is_said_clearly(lab: Lab) -> None:
     port = free_ports(2)
     lab.write_spec(blocks=1, engine={"vbuckets": 16, "port": port})
@@ -283,6 +289,7 @@ def test_a_build_that_fails_costs_only_its_variant(lab: Lab) -> None:
     assert data.experiment.state == "done"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fails", [["base"], ["changed"], ["changed", "other"]])
 def test_with_nothing_left_to_compare_nothing_is_run(lab: Lab, fails: list[str]) -> None:
     variants = ["base", "changed", *fails[1:]]
@@ -305,6 +312,7 @@ def test_a_setting_that_does_not_read_back_stops_the_run_before_the_first_trial(
     assert lab.stored().trials == ()
 
 
+@pytest.mark.long
 def test_two_runs_in_one_directory(lab: Lab) -> None:
     lab.write_spec()
     first = lab.start()

@@ -12,6 +12,7 @@ from tests.support.fakes import Lab, variant
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.long
 def test_a_load_client_that_dies_fails_its_group_which_is_redone(lab: Lab) -> None:
     lab.write_spec(blocks=1, variants={"base": variant(sleep=1), "changed": variant(sleep=1)})
     driver = lab.start()
@@ -80,6 +81,7 @@ def test_a_variant_that_is_never_ready_costs_its_group_which_is_redone(lab: Lab)
     lab.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_a_variant_that_always_crashes_does_not_cost_the_others_theirs(lab: Lab) -> None:
     lab.write_spec(blocks=3, variants={"base": variant(), "changed": variant(die_in="start")})
     code, _ = lab.run()
@@ -128,6 +130,7 @@ def test_a_discarded_trial_makes_its_whole_case_be_redone(
         assert sorted(again) == [("base", "ok"), ("changed", "ok")]
 
 
+@pytest.mark.long
 def test_a_saturated_client_makes_no_trial_discarded_for_that_would_look_at_the_variant(
     lab: Lab,
 ) -> None:
@@ -143,6 +146,7 @@ def test_a_saturated_client_makes_no_trial_discarded_for_that_would_look_at_the_
     assert {t.facts["client_busy"] for t in trials if t.variant == "changed"} == {0.99}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("behaviour", "says"),
     [({"exit": 7}, "did not stop cleanly (exit 7)"), ({"no_mapped": 1}, "")],

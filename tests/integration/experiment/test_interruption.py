@@ -32,13 +32,13 @@ def assert_complete(lab: Lab, blocks: int = 2) -> None:
 @pytest.mark.parametrize(
     ("fakes", "event", "wanted"),
     [
-        ({"build_sleep": 3600}, "BuildProgress", {}),
+        pytest.param({"build_sleep": 3600}, "BuildProgress", {}, marks=pytest.mark.long),
         ({"settings_check_sleep": 3600}, "BuildFinished", {"variant": "changed"}),
         pytest.param({}, "TrialPhase", {"phase": "start"}, marks=pytest.mark.long),
         pytest.param({}, "TrialPhase", {"phase": "populate"}, marks=pytest.mark.long),
         ({}, "TrialPhase", {"phase": "access"}),
         pytest.param({}, "TrialPhase", {"phase": "settle"}, marks=pytest.mark.long),
-        ({}, "TrialFinished", {}),
+        pytest.param({}, "TrialFinished", {}, marks=pytest.mark.long),
     ],
     ids=["build", "settings_check", "start", "populate", "access", "settle", "between trials"],
 )
@@ -146,6 +146,7 @@ def test_killed_again_and_again_it_still_gets_done(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_what_cannot_be_resumed_is_said(lab: Lab) -> None:
     lab.write_spec()
     code, driver = lab.run(resume=True)
@@ -157,6 +158,7 @@ def test_what_cannot_be_resumed_is_said(lab: Lab) -> None:
     assert "every experiment is finished" in driver.stderr()
 
 
+@pytest.mark.long
 def test_another_spec_does_not_resume_and_neither_does_another_seed(lab: Lab) -> None:
     lab.write_spec(variants=SLOW)
     driver = lab.start()

@@ -64,6 +64,7 @@ def test_each_variant_is_profiled_once_more_at_the_end(lab: Lab, schedule: str) 
     assert both.splitlines()[1] == "front-end;kv::run(int);hot 1 4"
 
 
+@pytest.mark.long
 def test_every_trial_of_a_workload_with_profile_blocks_keeps_its_profile(lab: Lab) -> None:
     lab.write_spec(workloads={"pf": {**SHORT, "profile": "blocks"}}, blocks=3)
     code, driver = lab.run(fakes={"perf": str(write_perf(lab.directory, hot=40))})

@@ -110,6 +110,7 @@ def collection_of(run_dir: Path) -> Any:
     return cluster.bucket("default").default_collection()
 
 
+@pytest.mark.long
 def test_what_was_written_is_there_after_the_load_and_after_a_restart(here: OneHost) -> None:
     result = here.run(restart=True)
     assert (result.status, result.reason) == ("ok", "")
@@ -149,6 +150,7 @@ def test_an_ephemeral_bucket_with_durable_writes_for_a_time(here: OneHost) -> No
     assert result.facts["steady_seconds"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "how",
     ["changed", *(pytest.param(how, marks=pytest.mark.long) for how in ("removed", "binary"))],
@@ -184,6 +186,7 @@ def test_a_document_that_another_client_spoilt_fails_the_trial(here: OneHost, ho
     assert says[how] in result.reason
 
 
+@pytest.mark.long
 def test_an_engine_that_dies_under_the_load_is_the_reason(here: OneHost) -> None:
     def kill(phase: str, run_dir: Path) -> None:
         if phase == "access":

@@ -50,6 +50,7 @@ def test_a_source_that_changes_in_mid_run_changes_no_variant(lab: Lab, repo: Rep
     assert {b.provenance["source"]["dirty"] == [] for b in builds} == {True}
 
 
+@pytest.mark.long
 def test_resume_refuses_a_source_that_is_gone(lab: Lab, repo: Repo) -> None:
     lab.write_spec()
     fakes = {"engine_src": str(repo.engine)}

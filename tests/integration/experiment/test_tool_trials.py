@@ -85,6 +85,7 @@ def test_programs_side_by_side_take_turns_and_each_trial_keeps_its_part(lab: Lab
     lab.assert_nothing_left()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [
@@ -204,6 +205,7 @@ def test_a_program_that_fails_fails_the_trial_and_its_log_is_kept(
     lab.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_a_program_built_otherwise_than_its_variant_fails_the_trial(lab: Lab) -> None:
     walk = {**variant(bench_drop="compare"), "options": {"cursor_drop": "walk"}}
     lab.write_spec(
@@ -218,6 +220,7 @@ def test_a_program_built_otherwise_than_its_variant_fails_the_trial(lab: Lab) ->
     assert failed == {"variant walk: options.cursor_drop: asked for walk, the engine has compare"}
 
 
+@pytest.mark.long
 def test_a_program_without_end_is_stopped_at_the_trials_time_out(lab: Lab) -> None:
     lab.write_spec(
         workloads={"bench": BENCH},

@@ -235,6 +235,7 @@ def test_a_client_without_the_sdk_is_named_before_anything_is_built(
             require_sdk_there(cluster.spec.model_copy(update={"client": missing}), hosts.hosts)
 
 
+@pytest.mark.long
 def test_a_client_of_two_that_dies_fails_the_trial_and_ends_the_other(
     lab: Lab, tmp_path: Path, artifact: Path
 ) -> None:

@@ -334,6 +334,7 @@ def test_a_disk_that_fills_in_the_middle_loses_no_result(
     run.assert_complete()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "shared",
     [

@@ -174,6 +174,7 @@ class _Silent:
         pass
 
 
+@pytest.mark.long
 def test_the_doctor_names_a_long_cable(lab: Lab) -> None:
     lab.delay("lab1", 50)
     found = examine(lab.cluster(["lab1"], ["lab2"]), None)
@@ -184,6 +185,7 @@ def test_the_doctor_names_a_long_cable(lab: Lab) -> None:
     assert "one network" in pair.remedy
 
 
+@pytest.mark.long
 def test_the_doctor_names_a_wrong_clock(lab: Lab) -> None:
     lab.set_clock("lab2", 600)
     found = examine(lab.cluster(["lab1"], ["lab2"]), None)

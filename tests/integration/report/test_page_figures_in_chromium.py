@@ -19,6 +19,7 @@ from perfrunner.spec.metrics import metric_type
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
+@pytest.mark.long
 def test_throughput_has_the_phases_of_its_trials(visit):
     tab = visit()
     plot = drawn(tab, "rates").locator(".plot")
@@ -31,6 +32,7 @@ def test_throughput_has_the_phases_of_its_trials(visit):
     assert "populate: 2k ops/s over 0.5 s" in tips[0]
 
 
+@pytest.mark.long
 def test_rounds_have_a_distribution(browser, rounds_page):
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     tab = context.new_page()
@@ -53,6 +55,7 @@ def test_rounds_have_a_distribution(browser, rounds_page):
         assert bars[0][0] < level < bars[-1][0]
 
 
+@pytest.mark.long
 def test_against_the_baseline_logarithmic_and_in_order_of_time(visit):
     tab = visit(state="relative=1")
     option = """b => { const o = b.chart.getOption();
@@ -101,6 +104,7 @@ def test_a_trial_is_paired_with_the_baseline_of_its_group(browser, two_groups):
         assert dict(points) == pytest.approx(wanted, abs=1e-3)
 
 
+@pytest.mark.long
 def test_large_changes_are_factors_whatever_the_scale(visit, browser, large_factor):
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     tab = context.new_page()
@@ -125,6 +129,7 @@ def test_large_changes_are_factors_whatever_the_scale(visit, browser, large_fact
     context.close()
 
 
+@pytest.mark.long
 def test_changes_that_are_not_large_are_linear_and_all_there(visit):
     tab = visit(state="relative=1&log=1")
     plot = drawn(tab, "trials").locator(".plot").nth(1)
@@ -135,6 +140,7 @@ def test_changes_that_are_not_large_are_linear_and_all_there(visit):
     assert (kind, counts) == ("value", [8, 8])
 
 
+@pytest.mark.long
 def test_the_mean_of_a_variant_is_drawn_where_it_is(visit):
     """The chart library rounds such lines to two places, unless it is told not to."""
     tab = visit()
@@ -176,6 +182,7 @@ def test_every_figure_says_which_variant_is_which_on_screen_and_saved(visit):
     )
 
 
+@pytest.mark.long
 def test_a_case_of_thousands_is_not_written_in_millions(visit):
     tab = visit()
     units = [
@@ -212,6 +219,7 @@ def test_a_zoom_shows_the_same_seconds_in_all_plots_of_throughput(visit):
     assert [plot.evaluate(SECONDS) for plot in plots.all()] == [pytest.approx(ends) for ends in own]
 
 
+@pytest.mark.long
 def test_memory_is_zoomed_with_throughput_where_it_has_its_seconds(visit):
     """append is sampled from its load phase on, which throughput has before its zero."""
     tab = visit()
@@ -231,6 +239,7 @@ def test_memory_is_zoomed_with_throughput_where_it_has_its_seconds(visit):
     assert plot.evaluate(SECONDS) == pytest.approx(zoomed)
 
 
+@pytest.mark.long
 def test_memory_goes_by_the_clock_where_variants_took_turns(browser, rounds_page):
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     tab = context.new_page()
@@ -248,6 +257,7 @@ def test_memory_goes_by_the_clock_where_variants_took_turns(browser, rounds_page
     assert name == "seconds"
 
 
+@pytest.mark.long
 def test_trials_in_order_of_time_have_the_same_minutes(visit):
     tab = visit(state="time=1")
     plots = drawn(tab, "trials").locator(".plot")
@@ -260,6 +270,7 @@ def test_trials_in_order_of_time_have_the_same_minutes(visit):
     assert zoomed != spans
 
 
+@pytest.mark.long
 def test_the_drift_of_each_case_is_told_with_its_interval(visit, page):
     """It is the analysis's figure, whatever is drawn."""
     tab = visit(state="time=1")
@@ -353,7 +364,14 @@ def test_the_first_chart_is_saved_as_data_of_what_is_shown(visit):
         assert row["verdict"] == its["verdict"]
 
 
-@pytest.mark.parametrize("kind", ["SVG", "PNG", "CSV"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("SVG", marks=pytest.mark.long),
+        "PNG",
+        pytest.param("CSV", marks=pytest.mark.long),
+    ],
+)
 def test_a_figure_is_saved(visit, kind, tmp_path):
     tab = visit()
     figure = drawn(tab, "trials")

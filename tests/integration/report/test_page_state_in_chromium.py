@@ -12,6 +12,7 @@ from playwright.sync_api import expect as playwright_expect
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("state", ["metric=toString", "trial=length", "trial=-1"])
 def test_an_address_that_names_nothing_shows_everything(visit, state):
     tab = visit(state=state)
@@ -56,7 +57,14 @@ def test_choosing_variants_cases_and_metrics_changes_everything_and_the_address(
     assert again.locator("tr[data-variant='2']:visible").count() > 0
 
 
-@pytest.mark.parametrize("state", ["trial=4", "log=1&time=1", "variants=0,2&cases=3&filter=rss"])
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param("trial=4", marks=pytest.mark.long),
+        pytest.param("log=1&time=1", marks=pytest.mark.long),
+        "variants=0,2&cases=3&filter=rss",
+    ],
+)
 def test_an_address_brings_back_what_it_was_copied_from(visit, state):
     tab = visit(state=state)
     assert unquote(tab.url.split("#")[1]) == state
@@ -98,6 +106,7 @@ def test_order_and_zoom_are_in_the_address(visit):
     assert reset[1] == pytest.approx(14)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("state", ["sort=99.1,0.77,x", "zoom=rates:90~10,rates:5~500,nothing"])
 def test_an_address_that_means_nothing_changes_nothing(visit, state):
     tab = visit(state=state)

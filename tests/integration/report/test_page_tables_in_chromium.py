@@ -12,6 +12,7 @@ from playwright.sync_api import expect as playwright_expect
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
+@pytest.mark.long
 def test_typing_in_the_filter_draws_no_chart_anew(visit):
     tab = visit()
     plot = drawn(tab, "trials").locator(".plot").first.element_handle()
@@ -65,6 +66,7 @@ def test_tables_are_sorted_filtered_and_copied(visit):
     assert all("ops_per_s" in line for line in text.splitlines()[2:])
 
 
+@pytest.mark.long
 def test_a_table_is_copied_as_csv(visit):
     tab = visit(state="filter=ops_per_s")
     tab.locator("[data-copy=csv]").first.click()

@@ -73,6 +73,7 @@ def test_a_click_widens_a_box_and_one_on_the_lowest_shows_all_again(tab):
     assert width(taken) / width(lowest) == pytest.approx(0.4, abs=0.02)
 
 
+@pytest.mark.long
 def test_a_variant_that_is_not_chosen_has_no_graph(tab):
     figure = tab.locator("figure[data-profile]")
     expect(figure).to_be_visible()
@@ -80,6 +81,7 @@ def test_a_variant_that_is_not_chosen_has_no_graph(tab):
     expect(figure).to_be_hidden()
 
 
+@pytest.mark.long
 def test_it_can_be_read_by_everybody(tab):
     tab.locator("details:has(svg.flame) summary").click()
     found = Axe().run(tab, context="section[aria-labelledby=profiles]")

@@ -163,6 +163,7 @@ def test_a_percent_sign_in_the_address_is_searched_for(browser, site):
     assert errors == []
 
 
+@pytest.mark.long
 def test_a_history_of_large_factors_is_drawn_as_factors(browser, tmp_path):
     """A loss from a 36,200th to a 200th lies flat at minus 100 % of a linear axis."""
     synthetic_nights.write(tmp_path / "store", slower=1 / 36_200, then=1 / 200)

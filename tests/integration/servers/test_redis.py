@@ -13,6 +13,7 @@ from tests.integration.servers.conftest import ServerLab, memcached, redis, sett
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
+@pytest.mark.long
 def test_two_settings_of_redis(servers: ServerLab):
     servers.write({"one": redis(), "two": redis("--io-threads", "2", "--maxmemory", "200mb")})
     code, driver = servers.measure()

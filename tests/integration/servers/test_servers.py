@@ -44,6 +44,7 @@ def test_two_memcacheds_are_measured(servers: ServerLab):
     servers.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_a_launcher_is_not_the_server(servers: ServerLab, tmp_path: Path):
     """`-c 0` is of taskset, and not the connections of memcached; the builds are those of the servers."""
     command = memcached("-t", "2")["server"]["command"]
@@ -107,21 +108,25 @@ def test_a_setting_that_did_not_take_effect_fails_the_run_before_measuring(
             "import sys\nsys.exit('cannot open /etc/x')\n",
             "ended while it started (exit 1): cannot open /etc/x",
         ),
-        (
+        pytest.param(
             "import os, socket, sys, time\ns = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
             "if os.fork(): os._exit(0)\nos.setsid()\ntime.sleep(600)\n",
             "went into the background",
+            marks=pytest.mark.long,
         ),
-        ("import time\ntime.sleep(600)\n", "was not ready within"),
+        pytest.param(
+            "import time\ntime.sleep(600)\n", "was not ready within", marks=pytest.mark.long
+        ),
         (
             "import os, socket, sys, time\ns = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
             "if os.fork():\n    s.close()\n    os.wait()\ntime.sleep(600)\n",
             "started another process (work-server",
         ),
-        (
+        pytest.param(
             "import socket, sys, time\ns = socket.create_server(('127.0.0.2', int(sys.argv[1])))\n"
             "time.sleep(600)\n",
             "it listens on its port, but not on 127.0.0.1",
+            marks=pytest.mark.long,
         ),
     ],
     ids=["ends", "daemon", "never ready", "wrapper", "another address"],
@@ -185,6 +190,7 @@ def test_evictions_fail_the_trial_with_what_to_do(servers: ServerLab):
     assert "memory limit is too small" in failed[0].reason
 
 
+@pytest.mark.long
 def test_a_server_that_closes_connections_says_why(servers: ServerLab):
     limit = ("--client-output-buffer-limit", "normal", "1", "1", "1")
     servers.write({"one": memcached(), "two": redis(*limit)}, limits={"max_discarded": 0})
@@ -196,6 +202,7 @@ def test_a_server_that_closes_connections_says_why(servers: ServerLab):
     assert "output buffer limits" in failed.reason
 
 
+@pytest.mark.long
 def test_sets_that_are_refused_for_lack_of_memory_fail_the_trial(servers: ServerLab):
     """memcached -M and Redis by default refuse instead of evicting."""
     large = {"items": 4000, "value_size": 1000}
@@ -241,6 +248,7 @@ def test_a_preload_that_the_loader_ignores_fails_the_run(servers: ServerLab, tmp
     assert "runs without the preloaded" in driver.stderr()
 
 
+@pytest.mark.long
 def test_a_server_built_from_a_repository(servers: ServerLab, tmp_path: Path):
     """Each revision is checked out and built once; a resumed run keeps its commit."""
     real = memcached()["server"]["command"][0]

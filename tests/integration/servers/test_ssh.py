@@ -66,6 +66,7 @@ def repository(directory: Path) -> str:
     return str(path)
 
 
+@pytest.mark.long
 def test_the_hosts_own_and_sent_programs(servers: ServerLab, sshd: Sshd, tmp_path: Path):
     """A program by its path, or built here, is sent with its libraries; one by its name is the host's own."""
     mine = tmp_path / "memcached-mine"

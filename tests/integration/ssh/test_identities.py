@@ -172,7 +172,15 @@ def test_the_standard_name_of_a_key_exchange(server: Sshd, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("public", [True, False], ids=["with .pub", "alone"])
-@pytest.mark.parametrize("words", ["rsa PEM", "rsa PKCS8", "ecdsa PEM", "ecdsa PKCS8"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "rsa PEM",
+        pytest.param("rsa PKCS8", marks=pytest.mark.long),
+        pytest.param("ecdsa PEM", marks=pytest.mark.long),
+        "ecdsa PKCS8",
+    ],
+)
 def test_every_format_of_a_key_file(server: Sshd, tmp_path: Path, words: str, public: bool) -> None:
     key = tmp_path / "my key"
     kind, form = words.split()

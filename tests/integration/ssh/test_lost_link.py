@@ -70,6 +70,7 @@ def test_a_cut_link_costs_a_block(sshd: Sshd, tmp_path: Path) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_a_link_that_goes_while_we_build_costs_nothing(sshd: Sshd, tmp_path: Path) -> None:
     lab = the_lab(sshd, tmp_path)
     driver = lab.start(fakes={"build_sleep": 1.0})
@@ -82,6 +83,7 @@ def test_a_link_that_goes_while_we_build_costs_nothing(sshd: Sshd, tmp_path: Pat
     lab.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_a_link_that_goes_in_a_settings_check_costs_the_settings_checks(
     sshd: Sshd, tmp_path: Path
 ) -> None:

@@ -53,7 +53,7 @@ def cluster(sshd: Sshd, transport: str, work: Path) -> ClusterSpec:
     )
 
 
-@pytest.mark.parametrize("transport", ["ssh", "local"])
+@pytest.mark.parametrize("transport", ["ssh", pytest.param("local", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("options", "subject", "text"),
     [

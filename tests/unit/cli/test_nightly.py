@@ -148,6 +148,7 @@ def test_news_of_a_night_that_was_interrupted_are_told_the_next_night(night, nig
     assert night(0.0) == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.ENOSPC, "No space left")])
 def test_news_that_could_not_be_printed_are_told_the_next_night(night, nights, error):
     """A mail that nobody got is no silent success either."""
@@ -180,7 +181,9 @@ def test_a_command_gets_the_mail_on_its_input_and_nothing_is_printed(night, cli)
     assert not (cli.directory / "mail").exists(), "nothing is new"
 
 
-@pytest.mark.parametrize("command", ["cat >/dev/null; exit 7", "exec sleep 1000"])
+@pytest.mark.parametrize(
+    "command", ["cat >/dev/null; exit 7", pytest.param("exec sleep 1000", marks=pytest.mark.long)]
+)
 def test_news_whose_command_fails_are_repeated_the_next_night(night, nights, monkeypatch, command):
     until_the_night_before_the_news(night)
     monkeypatch.setattr(output, "NOTIFY_S", 1.0)
@@ -204,7 +207,13 @@ def test_a_trend_page_that_cannot_be_written_takes_no_news_with_it(night, nights
     assert night(0.0) == ""
 
 
-@pytest.mark.parametrize("torn", ["", "{", '{"small": {"failed": "", "told": "2026-1', "[]"])
+@pytest.mark.parametrize(
+    "torn",
+    [
+        *(pytest.param(text, marks=pytest.mark.long) for text in ("", "{", "[]")),
+        '{"small": {"failed": "", "told": "2026-1',
+    ],
+)
 def test_news_are_reported_although_the_state_of_the_last_night_is_torn(night, cli, torn):
     until_the_night_before_the_news(night)
     (cli.directory / OUT / "nightly" / "state.json").write_text(torn)
@@ -223,6 +232,7 @@ def test_a_torn_state_repeats_news_rather_than_lose_them(night, nights, cli):
     assert "state.json cannot be read" in again.stderr
 
 
+@pytest.mark.long
 def test_a_night_yields_to_one_that_still_runs_and_says_so_once(night, nights, cli):
     assert night(0.05) == ""
     later: list[subprocess.CompletedProcess[str]] = []

@@ -103,7 +103,10 @@ def gitlab_job(job: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize(
     ("name", "heading", "program"),
-    [("github", "GitHub Actions", github_job), ("gitlab", "GitLab", gitlab_job)],
+    [
+        ("github", "GitHub Actions", github_job),
+        pytest.param("gitlab", "GitLab", gitlab_job, marks=pytest.mark.long),
+    ],
 )
 def test_the_documented_jobs_post_a_report_and_update_it(
     nights: Nights, forge: Forge, name: str, heading: str, program: Callable[[dict[str, Any]], str]

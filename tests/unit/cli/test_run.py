@@ -240,6 +240,7 @@ print(*sorted(ours() - at_start - of_the_test), file=sys.stderr)
 """
 
 
+@pytest.mark.long
 def test_a_run_loads_the_modules_of_its_report_before_it_starts(cli, play):
     """A `git pull` in the meantime must not mix the modules of two versions."""
     play()

@@ -13,7 +13,15 @@ import pytest
 from tests.support.fakes import ROOT
 
 FIRST = str(ROOT / "specs" / "first.yaml")
-TABLES = [["list"], ["report"], ["plan", FIRST, "--seed", "1"]]
+TABLES = [
+    ["list"],
+    pytest.param(["report"], marks=pytest.mark.long),
+    pytest.param(["plan", FIRST, "--seed", "1"], marks=pytest.mark.long),
+]
+
+
+def shown(words: list[str]) -> str:
+    return " ".join(words)
 
 
 def perfrunner(
@@ -37,14 +45,16 @@ def stored(nights: object, night: object) -> None:
     night(0.05)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("words", [*TABLES, ["show", "--trials"], ["--help"]], ids=" ".join)
+@pytest.mark.parametrize("words", [*TABLES, ["show", "--trials"], ["--help"]], ids=shown)
 def test_a_reader_that_goes_is_no_error(cli, stored, words):
     done = perfrunner(words, cli.directory, broken_pipe())
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("words", [["list"], ["--man"], ["report"]], ids=" ".join)
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "words", [["list"], ["--man"], pytest.param(["report"], marks=pytest.mark.long)], ids=shown
+)
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.long)])
 def test_a_full_disk_is_named(cli, stored, words, unbuffered):
     full = os.open("/dev/full", os.O_WRONLY)
     done = perfrunner(words, cli.directory, full, PYTHONUNBUFFERED=unbuffered)
@@ -79,7 +89,7 @@ def test_a_file_that_cannot_be_written_is_not_called_stdout(cli, words, message,
 
 @pytest.mark.parametrize(
     "words",
-    [["ab", *SERVERS], ["nightly", "spec.yaml"], ["report"]],
+    [["ab", *SERVERS], pytest.param(["nightly", "spec.yaml"], marks=pytest.mark.long), ["report"]],
     ids=lambda words: words[0],
 )
 @pytest.mark.parametrize("place", ["spec.yaml/x", "x" * 300], ids=["below a file", "too long"])
@@ -90,7 +100,7 @@ def test_a_path_that_cannot_be_is_a_usage_error(cli, words, place):
     assert place.encode() in done.stderr
 
 
-@pytest.mark.parametrize("words", TABLES, ids=" ".join)
+@pytest.mark.parametrize("words", TABLES, ids=shown)
 def test_an_absurd_width_is_none(cli, stored, words):
     usual = perfrunner(words, cli.directory, subprocess.PIPE)
     assert re.search(rb"\d", usual.stdout)

@@ -71,6 +71,7 @@ def test_charts_are_valid_svg_with_the_words_on_them(charts):
             assert word in words, chart.name
 
 
+@pytest.mark.long
 def test_the_same_data_gives_the_same_bytes_by_however_many_processes(make, monkeypatch):
     data = make(blocks=6, workloads=("append",), buckets=("ephemeral",))
 
@@ -307,6 +308,7 @@ def test_what_the_memory_is_made_of_is_stacked_by_cause(make):
     assert heap_chart(build_report(replace(data, trials=silent)).comparison) is None
 
 
+@pytest.mark.long
 def test_a_metric_at_another_moment_has_no_chart_of_its_own(make):
     data = make(blocks=6, discarded_block=None)
     also = ("fragmentation_rss_now", "pss_bytes")
@@ -364,6 +366,7 @@ def test_long_names_are_broken_and_nothing_is_lost():
     assert max(map(len, lines)) <= 26
 
 
+@pytest.mark.long
 def test_files_are_written_whole(make, tmp_path):
     data = make(blocks=2, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
     report = build_report(data)

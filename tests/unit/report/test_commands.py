@@ -75,7 +75,7 @@ def test_report_writes_files(run, tmp_path):
     assert "r.html" in result.stderr
 
 
-@pytest.mark.parametrize("fmt", ["terminal", "html"])
+@pytest.mark.parametrize("fmt", [pytest.param("terminal", marks=pytest.mark.long), "html"])
 def test_a_report_loads_no_slow_library(demo, tmp_path, fmt):
     """A report takes a second; each of these costs half of one. What is loaded, a busy machine can tell."""
     words = ["report", "--out", str(demo), "--format", fmt, "--output", str(tmp_path / "r")]

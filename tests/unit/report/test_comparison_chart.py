@@ -126,6 +126,7 @@ def test_an_empty_experiment_has_no_comparison(make):
     assert comparison_chart(build_report(make(blocks=0))) is None
 
 
+@pytest.mark.long
 def test_every_chart_says_its_question_above_everything_else(report, data):
     for chart in draw_charts(report, data, read_raw(report, data)):
         root = ET.fromstring(chart.svg)

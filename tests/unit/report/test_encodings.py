@@ -39,9 +39,9 @@ TURKISH = {"LANG": "tr_TR.UTF-8", "LC_ALL": "tr_TR.UTF-8"}
 @pytest.mark.parametrize(
     ("words", "environment"),
     [
-        (("report", "-v", "--all"), LATIN),
+        pytest.param(("report", "-v", "--all"), LATIN, marks=pytest.mark.long),
         (("report", "--format", "markdown"), C_LOCALE),
-        (("history",), TURKISH),
+        pytest.param(("history",), TURKISH, marks=pytest.mark.long),
         (("list",), {"PYTHONIOENCODING": "cp1254"}),
     ],
     ids=["latin-1", "C", "tr_TR", "cp1254"],
@@ -59,6 +59,7 @@ def test_output_needs_no_utf_8(demo, words, environment):
         assert written.count("-") == wanted.count("-") + minus
 
 
+@pytest.mark.long
 def test_a_json_document_is_utf_8_in_every_locale(demo):
     """Its characters are those of ASCII, so that nothing is replaced either."""
     usual = run(demo, "report", "--format", "json", PYTHONIOENCODING="utf-8").stdout

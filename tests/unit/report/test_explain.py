@@ -114,6 +114,7 @@ def test_every_format_of_the_report_has_the_explanations(profiled, tmp_path):
     assert "instructions per cycle" in page
 
 
+@pytest.mark.long
 def test_a_report_without_counters_says_so(profiled, tmp_path):
     def without(trial):
         if "profile" not in trial.facts:

@@ -60,6 +60,7 @@ def test_every_element_is_closed_and_every_result_is_there(page, report):
     assert sum(tag == "svg" for tag, _ in outline.tags) == 5  # for readers without scripts
 
 
+@pytest.mark.long
 def test_what_the_memory_is_made_of_is_pictured_with_scripts_too(make, tmp_path):
     data = make(blocks=2, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
     assert 'id="chart-heap"' not in write_html(build_report(data), data, tmp_path / "a").read_text()

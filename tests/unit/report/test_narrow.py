@@ -113,6 +113,7 @@ def test_github_reads_the_folds_as_markdown(report):
     assert len(html) == text.count("<details>") + text.count("</details>")
 
 
+@pytest.mark.long
 def test_the_chart_to_attach_is_named_and_is_drawn_under_that_name(report, data, demo, tmp_path):
     (line,) = [
         x for x in render(report, "markdown").splitlines() if x.startswith("Chart to attach")

@@ -95,6 +95,7 @@ def first_screen(data, path):
     return html.unescape(page.split('id="compared"')[1].split('id="explore"')[0])
 
 
+@pytest.mark.long
 def test_the_page_tells_a_source_that_all_variants_share_once(from_sources, tmp_path):
     data, *_ = from_sources
     variants = {variant: as_record(TREE) for variant in data.experiment.spec_json["variants"]}
@@ -143,6 +144,7 @@ def test_a_variant_that_is_not_wholly_checked_says_so_and_is_marked_everywhere(d
         assert words(partly).count("not checked)") >= len(partly.comparison.cases)
 
 
+@pytest.mark.long
 def test_a_baseline_that_is_not_wholly_checked_marks_every_comparison(data, tmp_path):
     base, *others = data.experiment.spec_json["variants"]
     lacking = {"allocator.version": not_checked("5.1.0", "4.5.0")}
