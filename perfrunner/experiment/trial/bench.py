@@ -18,7 +18,7 @@ from perfrunner.experiment.trial.cluster import Nodes, fail_over, load_around, r
 from perfrunner.experiment.trial.engine import Engine
 from perfrunner.experiment.trial.outcome import try_each
 from perfrunner.experiment.trial.placement import ClientPlacement, client_failure, pinned
-from perfrunner.experiment.trial.reproduce import VariantRecorder
+from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.sampling import Profiler, sample_once, start_sampling
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.hosts.process import ProcessHandle
@@ -57,7 +57,7 @@ class Bench:
     engines: Sequence[ServerProcess]
     placements: Sequence[ClientPlacement]
     directory: Path  # the directory of the trial on this machine
-    recorder: VariantRecorder
+    recorder: ScriptRecorder
     run_id: str
     seed: int
     vbuckets: int

@@ -16,7 +16,7 @@ from typing import Any
 from perfrunner.children import python_archive
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.placement import CredentialFiles, local_address, pinned
-from perfrunner.experiment.trial.reproduce import VariantRecorder
+from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.server import (
     ServerError,
     ServerProcess,
@@ -133,7 +133,7 @@ class CommandServer(ServerProcess):
 
     @classmethod
     def start(
-        cls, host: Transport, setup: CommandSetup, recorder: VariantRecorder, run_id: str
+        cls, host: Transport, setup: CommandSetup, recorder: ScriptRecorder, run_id: str
     ) -> CommandServer:
         """Start a server without waiting; call `wait_ready` next, inside a signal shield as an engine."""
         host.makedirs(setup.directory)

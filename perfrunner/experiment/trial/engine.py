@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.placement import USER, CredentialFiles, local_address, pinned
-from perfrunner.experiment.trial.reproduce import VariantRecorder
+from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.server import ServerProcess, ServerSetup, count_oom_kills
 from perfrunner.hosts.transport import Completed, Transport
 from perfrunner.hosts.vbucket_map import bracketed
@@ -74,7 +74,7 @@ class Engine(ServerProcess):
 
     @classmethod
     def start(
-        cls, host: Transport, setup: EngineSetup, recorder: VariantRecorder, run_id: str
+        cls, host: Transport, setup: EngineSetup, recorder: ScriptRecorder, run_id: str
     ) -> Engine:
         """Start an engine without waiting; call `wait_ready` next.
 

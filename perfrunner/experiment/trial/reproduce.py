@@ -11,7 +11,7 @@ import base64
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perfrunner.experiment.trial.placement import USER
 from perfrunner.hosts.process import clean_prefix
@@ -68,14 +68,16 @@ def _identifier(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-@dataclass
+@dataclass(frozen=True)
 class ScriptRecorder:
-    """The recorded commands of one trial or group (see `variant`).
+    """The recorded commands of one trial or group.
 
-    Literals are replaced longest first, so that nested paths are replaced correctly.
+    The recorder of each variant of a group (`variant`) writes the same script; hosts and jobs have the number of its
+    slot as suffix (0: none). Literals are replaced longest first, so that nested paths are replaced correctly.
     """
 
     title: str
+    slot: int = 0
     _lines: list[str] = field(default_factory=list)
     _paths: dict[str, dict[str, str]] = field(default_factory=dict)  # host -> literal -> variable
     _values: dict[str, str] = field(default_factory=dict)  # "port=4711" -> its replacement
@@ -91,15 +93,15 @@ class ScriptRecorder:
         work: Mapping[str, str],
         script_work: str,
     ) -> None:
-        """Add a host of the trial.
+        """Add a host of the variant.
 
         ssh: the command that connects to the host; None for this machine.
         work: maps directories of the run on that host to paths below the script's work directory.
         """
-        host = _identifier(name)
+        host = self._host(name)
         prefix = f'{shlex.join(clean_prefix())} "$@"'
         run = prefix if ssh is None else f"{ssh} \"$(printf '%q ' {prefix})\""
-        self._paths[name] = {
+        self._paths[self.place(name)] = {
             tools: f"$TOOLS_{host}",
             artifact: f"$ARTIFACT_{host}",
             **{literal: f"$WORK_{host}{below}" for literal, below in work.items()},
@@ -115,16 +117,24 @@ class ScriptRecorder:
             )
         )
 
-    def variant(self, slot: int) -> VariantRecorder:
-        """Return the recorder of variant `slot` (from 1) of a group, or of the only variant (0)."""
-        return VariantRecorder(self, slot)
+    def variant(self, slot: int) -> ScriptRecorder:
+        """Return the recorder of variant `slot` (from 1) of a group, or of the only variant (0), for this script."""
+        return replace(self, slot=slot)
+
+    def place(self, host: str) -> str:
+        """Return the name of the host for this variant, with its own work directory and artifact."""
+        return f"{host}-{self.slot}" if self.slot else host
+
+    def job(self, name: str) -> str:
+        """Return the name of a process that is unique among all variants."""
+        return f"{name}-{self.slot}" if self.slot else name
 
     def comment(self, text: str) -> None:
         self._lines.append(f"\n# {text}\n")
 
     def run(self, host: str, argv: Sequence[str], *, output: str | None = None) -> None:
-        redirect = f' > "$OUT/{output}"' if output else ""
-        self._lines.append(f"on_{_identifier(host)} {self._command(host, argv)}{redirect}\n")
+        redirect = f' > "$OUT/{self.job(output)}"' if output else ""
+        self._lines.append(f"on_{self._host(host)} {self._command(host, argv)}{redirect}\n")
 
     def write_file(self, host: str, path: str, text: str) -> None:
         """Record a small text file, which may contain paths of all variants."""
@@ -132,82 +142,66 @@ class ScriptRecorder:
         target = self._word(host, path)
         self._lines.append(
             f"printf '%s' {self._written(text, everywhere)} | "
-            f"on_{_identifier(host)} tee {target} > /dev/null\n"
+            f"on_{self._host(host)} tee {target} > /dev/null\n"
         )
 
     def write_bytes(self, host: str, path: str, data: bytes) -> None:
         """Record a binary file."""
         self._lines.append(
             f"printf '%s' {base64.b64encode(data).decode()} | base64 -d | "
-            f"on_{_identifier(host)} tee {self._word(host, path)} > /dev/null\n"
+            f"on_{self._host(host)} tee {self._word(host, path)} > /dev/null\n"
         )
 
     def pause(self, seconds: float) -> None:
         self._lines.append(f"sleep {seconds:g}\n")
 
     def start(
-        self,
-        host: str,
-        name: str,
-        argv: Sequence[str],
-        env: Mapping[str, str] | None = None,
-        *,
-        job: str = "",
+        self, host: str, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None
     ) -> None:
-        """Record the start of a process.
-
-        `name` names its files in the host's work directory; `job` (default: `name`) is unique in the script.
-        """
+        """Record the start of a process; `name` names its files in the host's work directory."""
         command = self._command(host, argv)
         if env:
             command = f"env {self._environment(host, env)} {command}"
         self._lines.append(
             _START.format(
-                id=_identifier(host),
+                id=self._host(host),
                 name=name,
-                out=job or name,
-                job=_identifier(job or name),
+                out=self.job(name),
+                job=self._job(name),
                 command=command,
             )
         )
 
-    def engine_ready(self, host: str, name: str, *, port: int, pid: int, job: str = "") -> None:
+    def engine_ready(self, host: str, name: str, *, port: int, pid: int) -> None:
         """Replace the engine's port and pid by variables from here on; make the script stop the engine at its end."""
-        job = _identifier(job or name)
-        if (stop := f"stop_{job}") not in self._stops:
-            self._stops.insert(0, stop)
-        self._lines.append(_ENGINE_READY.format(id=_identifier(host), name=name, job=job))
-        self._lines.append(self._at_exit())
-        self._lines.append(_PORT.format(id=_identifier(host), name=name, job=job))
+        self._stop_at_exit(host, name)
+        job = self._job(name)
+        self._lines.append(_PORT.format(id=self._host(host), name=name, job=job))
         self._values[f"port={port}"] = f'port="$PORT_{job}"'
         for word in ("pid", "node"):  # keys of a cluster's first node and of the others
             self._values[f"{word}={pid}"] = f'{word}="$PID_{job}"'
 
-    def server_started(self, host: str, name: str, *, pid: int, job: str = "") -> None:
+    def server_started(self, host: str, name: str, *, pid: int) -> None:
         """Record that a server was started on a port of its own; as `engine_ready`, without a port file."""
-        job = _identifier(job or name)
-        if (stop := f"stop_{job}") not in self._stops:
-            self._stops.insert(0, stop)
-        self._lines.append(_ENGINE_READY.format(id=_identifier(host), name=name, job=job))
-        self._lines.append(self._at_exit())
-        self.process_known(host, job, name, pid)
+        self._stop_at_exit(host, name)
+        self.process_known(host, name, name, pid)
 
     def process_known(self, host: str, job: str, name: str, pid: int) -> None:
         """Replace a pid by that of the file `name`.pid from here on: in a container, not the pid that was started."""
-        job = _identifier(job)
-        self._lines.append(_PID.format(id=_identifier(host), name=name, job=job))
+        job = self._job(job)
+        self._lines.append(_PID.format(id=self._host(host), name=name, job=job))
         self._values[f"pid={pid}"] = f'pid="$PID_{job}"'
 
     def wait(self, name: str) -> None:
-        self._lines.append(f'wait "$job_{_identifier(name)}"\n')
+        self._lines.append(f'wait "$job_{self._job(name)}"\n')
 
-    def stop(self, host: str, name: str, *, job: str = "") -> None:
+    def stop(self, host: str, name: str) -> None:
         self.signal(host, name, "TERM")
-        self._lines.append(f'wait "$job_{_identifier(job or name)}" || true\n')
+        self._lines.append(f'wait "$job_{self._job(name)}" || true\n')
 
-    def kill(self, host: str, name: str, *, job: str = "") -> None:
+    def kill(self, host: str, name: str) -> None:
         """Record that an engine is killed with SIGKILL; the script will not stop it again."""
-        job = _identifier(job or name)
+        job = self._job(name)
         self._stops.remove(f"stop_{job}")
         self._lines.append(self._at_exit())
         self.signal(host, name, "KILL")
@@ -215,14 +209,27 @@ class ScriptRecorder:
 
     def signal(self, host: str, name: str, signal: str) -> None:
         """Record a signal to a process that may continue; `wait` waits for its end."""
-        pid = f'"$WORK_{_identifier(host)}/{name}.pid"'
-        self._lines.append(f'on_{_identifier(host)} sh -c \'kill -{signal} "$(cat "$0")"\' {pid}\n')
+        pid = f'"$WORK_{self._host(host)}/{name}.pid"'
+        self._lines.append(f'on_{self._host(host)} sh -c \'kill -{signal} "$(cat "$0")"\' {pid}\n')
 
     def wait_for_file(self, host: str, path: str) -> None:
         """Record a wait until a process has written the file."""
         self._lines.append(
-            f"until on_{_identifier(host)} test -s {self._word(host, path)}; do sleep 0.1; done\n"
+            f"until on_{self._host(host)} test -s {self._word(host, path)}; do sleep 0.1; done\n"
         )
+
+    def _stop_at_exit(self, host: str, name: str) -> None:
+        job = self._job(name)
+        if (stop := f"stop_{job}") not in self._stops:
+            self._stops.insert(0, stop)
+        self._lines.append(_ENGINE_READY.format(id=self._host(host), name=name, job=job))
+        self._lines.append(self._at_exit())
+
+    def _host(self, name: str) -> str:
+        return _identifier(self.place(name))
+
+    def _job(self, name: str) -> str:
+        return _identifier(self.job(name))
 
     def _at_exit(self) -> str:
         return f"trap '{'; '.join(self._stops)}' EXIT\n"
@@ -247,7 +254,7 @@ class ScriptRecorder:
         return " ".join(self._word(host, argument) for argument in argv)
 
     def _word(self, host: str, argument: str) -> str:
-        return self._written(argument, self._paths.get(host, {}))
+        return self._written(argument, self._paths.get(self.place(host), {}))
 
     def _written(self, argument: str, paths: Mapping[str, str]) -> str:
         patterns = [re.escape(path) for path in sorted(paths, key=len, reverse=True)]
@@ -257,64 +264,3 @@ class ScriptRecorder:
         written = {**{path: f'"{variable}"' for path, variable in paths.items()}, **self._values}
         parts = re.split(f"({'|'.join(patterns)})", argument)
         return "".join(written.get(part) or shlex.quote(part) for part in parts if part)
-
-
-@dataclass(frozen=True)
-class VariantRecorder:
-    """A recorder for one variant; its hosts and jobs have the number of its slot as suffix (0: none)."""
-
-    script: ScriptRecorder
-    slot: int
-
-    def place(self, host: str) -> str:
-        """Return the name of the host for this variant, with its own work directory and artifact."""
-        return f"{host}-{self.slot}" if self.slot else host
-
-    def job(self, name: str) -> str:
-        """Return the name of a process that is unique among all variants."""
-        return f"{name}-{self.slot}" if self.slot else name
-
-    def comment(self, text: str) -> None:
-        self.script.comment(text)
-
-    def run(self, host: str, argv: Sequence[str], *, output: str | None = None) -> None:
-        output_name = self.job(output) if output else None
-        self.script.run(self.place(host), argv, output=output_name)
-
-    def start(
-        self, host: str, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None
-    ) -> None:
-        self.script.start(self.place(host), name, argv, env, job=self.job(name))
-
-    def write_file(self, host: str, path: str, text: str) -> None:
-        self.script.write_file(self.place(host), path, text)
-
-    def write_bytes(self, host: str, path: str, data: bytes) -> None:
-        self.script.write_bytes(self.place(host), path, data)
-
-    def engine_ready(self, host: str, name: str, *, port: int, pid: int) -> None:
-        self.script.engine_ready(self.place(host), name, port=port, pid=pid, job=self.job(name))
-
-    def server_started(self, host: str, name: str, *, pid: int) -> None:
-        self.script.server_started(self.place(host), name, pid=pid, job=self.job(name))
-
-    def process_known(self, host: str, job: str, name: str, pid: int) -> None:
-        self.script.process_known(self.place(host), self.job(job), name, pid)
-
-    def pause(self, seconds: float) -> None:
-        self.script.pause(seconds)
-
-    def wait(self, name: str) -> None:
-        self.script.wait(self.job(name))
-
-    def wait_for_file(self, host: str, path: str) -> None:
-        self.script.wait_for_file(self.place(host), path)
-
-    def signal(self, host: str, name: str, signal: str) -> None:
-        self.script.signal(self.place(host), name, signal)
-
-    def kill(self, host: str, name: str) -> None:
-        self.script.kill(self.place(host), name, job=self.job(name))
-
-    def stop(self, host: str, name: str) -> None:
-        self.script.stop(self.place(host), name, job=self.job(name))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from perfrunner.errors import HostError, TrialError
 from perfrunner.experiment.trial.outcome import try_each
 from perfrunner.experiment.trial.placement import log_tail, pinned
-from perfrunner.experiment.trial.reproduce import VariantRecorder
+from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.hosts.process import ProcessHandle
 from perfrunner.hosts.transport import CommandTimeout, LinkLost, Transport
@@ -173,7 +173,7 @@ class Profiler:
     """The recordings of one variant. Its owner must always call `abandon`."""
 
     directory: Path  # the directory of the trial on this machine
-    recorder: VariantRecorder
+    recorder: ScriptRecorder
     run_id: str
     shield: Callable[
         [], AbstractContextManager[None]

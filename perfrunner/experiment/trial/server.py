@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.placement import CredentialFiles, log_tail, pinned
-from perfrunner.experiment.trial.reproduce import VariantRecorder
+from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.hosts.process import ExitStatus, ProcessHandle
 from perfrunner.hosts.transport import Completed, Transport
 
@@ -56,7 +56,7 @@ class ServerProcess(ABC):
     host: Transport
     setup: ServerSetup
     handle: ProcessHandle
-    recorder: VariantRecorder
+    recorder: ScriptRecorder
     port: int = 0
     oom_kills: int | None = None  # count of the host before the start
     _stopped: bool = field(default=False, init=False)

@@ -34,7 +34,7 @@ from perfrunner.experiment.trial.placement import (
     client_python,
     read_topology,
 )
-from perfrunner.experiment.trial.reproduce import PADDING_NAME, ScriptRecorder, VariantRecorder
+from perfrunner.experiment.trial.reproduce import PADDING_NAME, ScriptRecorder
 from perfrunner.experiment.trial.sampling import Profiler
 from perfrunner.experiment.trial.server import ServerError, ServerProcess
 from perfrunner.experiment.trial.tool import ToolBench, ToolGroupBench
@@ -235,7 +235,7 @@ class TrialSetup:
             profiler=self._profiler(variant, recorder.variant(slot)),
         )
 
-    def _profiler(self, variant: OpenTrial, recorder: VariantRecorder) -> Profiler | None:
+    def _profiler(self, variant: OpenTrial, recorder: ScriptRecorder) -> Profiler | None:
         return (
             Profiler(variant.directory, recorder, self.run_id, self.shield)
             if variant.profiled
@@ -297,8 +297,8 @@ class TrialSetup:
         )
         for slot, variant in enumerate(variants, start=1):
             for placement in placements:
-                recorder.add_host(
-                    recorder.variant(slot if len(variants) > 1 else 0).place(placement.host.name),
+                recorder.variant(slot if len(variants) > 1 else 0).add_host(
+                    placement.host.name,
                     ssh=placement.ssh,
                     artifact=variant.deployed.paths[placement.host.name],
                     tools=variant.deployed.tools[placement.host.name],
@@ -394,7 +394,7 @@ def choose_ports(spec: Spec, variants: Sequence[Deployed], node: Placement) -> l
 
 
 def start_server(
-    host: Transport, setup: EngineSetup | CommandSetup, recorder: VariantRecorder, run_id: str
+    host: Transport, setup: EngineSetup | CommandSetup, recorder: ScriptRecorder, run_id: str
 ) -> ServerProcess:
     """Start a server without waiting until it is ready. Call it inside a signal shield."""
     if isinstance(setup, EngineSetup):

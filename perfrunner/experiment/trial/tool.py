@@ -13,7 +13,7 @@ from perfrunner.build.settings_check import Stats, check_complaints, check_readb
 from perfrunner.errors import SettingsCheckError, TrialError
 from perfrunner.experiment.trial.outcome import attribute_by_report, attributed_to
 from perfrunner.experiment.trial.placement import log_tail
-from perfrunner.experiment.trial.reproduce import ScriptRecorder, VariantRecorder
+from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.sampling import Profiler, find_child
 from perfrunner.hosts.process import ProcessHandle, whole_environment
 from perfrunner.hosts.transport import CommandTimeout, Transport
@@ -40,7 +40,7 @@ class ToolBench:
     directory: Path  # the directory of the trial on this machine
     variant: Variant
     env: Mapping[str, str]
-    recorder: VariantRecorder
+    recorder: ScriptRecorder
     run_id: str
     deadline: float  # monotonic
     shield: Callable[
