@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from perfrunner.build.place import Platform
 from perfrunner.hosts import scripts
@@ -51,13 +51,17 @@ class Finding:
     remedy: str = ""
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(NamedTuple):
     """The result of a check of facts. Checks return None if the host does not report the fact."""
 
     grade: Grade
     text: str
     remedy: str = ""
+
+
+def _warn_if(bad: bool, text: str, remedy: str, otherwise: str = "") -> Judgement:
+    """Return a warning, or that the check passed (`otherwise` describes it; default: the same text)."""
+    return Judgement("warning", text, remedy) if bad else Judgement("ok", otherwise or text)
 
 
 def host_findings(place: str, facts: Facts, built_for: Platform | None = None) -> list[Finding]:
@@ -66,7 +70,7 @@ def host_findings(place: str, facts: Facts, built_for: Platform | None = None) -
     if built_for is not None:
         judged.insert(0, ("programs", judge_platform(facts, built_for)))
     return [
-        Finding(place, subject, judgement.grade, judgement.text, judgement.remedy)
+        Finding(place, subject, *judgement)
         for subject, judgement in judged
         if judgement is not None
     ]
@@ -77,7 +81,7 @@ def platform_finding(place: str, facts: Facts, built_for: Platform) -> Finding |
     judgement = judge_platform(facts, built_for)
     if judgement is None or judgement.grade == "ok":
         return None
-    return Finding(place, "programs", judgement.grade, judgement.text, judgement.remedy)
+    return Finding(place, "programs", *judgement)
 
 
 def work_dir_finding(place: str, facts: Facts) -> Finding | None:
@@ -85,7 +89,7 @@ def work_dir_finding(place: str, facts: Facts) -> Finding | None:
     for subject, check in (("work directory", _work_dir), ("disk", _disk)):
         judgement = check(facts)
         if judgement is not None and judgement.grade == "problem":
-            return Finding(place, subject, "problem", judgement.text, judgement.remedy)
+            return Finding(place, subject, *judgement)
     return None
 
 
@@ -94,21 +98,19 @@ def judge_platform(facts: Facts, built: Platform) -> Judgement | None:
     if "machine" not in facts:
         return None
     where, machine, there = built.where, facts["machine"], str(facts.get("glibc") or "")
+    bits = facts.get("bits", built.bits)
+    text = ""
     if built.system != "Linux" and "boot_id" in facts:  # read from /proc, so the host runs Linux
         text = f"it runs Linux, and programs are built {where} for {built.system}"
-        return Judgement("problem", text, _PLATFORM_REMEDY)
-    if machine != built.machine:
+    elif machine != built.machine:
         text = f"it is a {machine}, and programs are built {where} for {built.machine}"
-        return Judgement("problem", text, _PLATFORM_REMEDY)
-    bits = facts.get("bits", built.bits)
-    if bits != built.bits:
+    elif bits != built.bits:
         text = f"it runs {bits}-bit programs, and programs are built {where} with {built.bits} bits"
-        return Judgement("problem", text, _PLATFORM_REMEDY)
-    if bool(there) != bool(built.libc):
+    elif bool(there) != bool(built.libc):
         text = f"it has {there or 'no glibc'}; programs are built {where} with {built.libc or 'another libc'}"
-        return Judgement("problem", text, _PLATFORM_REMEDY)
-    if _version(there) < _version(built.libc):
+    elif _version(there) < _version(built.libc):
         text = f"it has {there}, and programs are built {where} with {built.libc}"
+    if text:
         return Judgement("problem", text, _PLATFORM_REMEDY)
     return Judgement("ok", f"{machine}, {there or 'no glibc'}")
 
@@ -143,49 +145,43 @@ def cpu_shares(first: str, second: str) -> tuple[float, float]:
     return (total - idle - iowait - stolen) / total, stolen / total
 
 
-def _judge_busy(share: float) -> tuple[Grade, str, str]:
+def _judge_busy(share: float) -> Judgement:
     text = f"{share:.0%} of the CPU time is used"
-    if share > MOST_BUSY:
-        return "warning", text, "stop other processes on the host"
-    return "ok", text, ""
+    return _warn_if(share > MOST_BUSY, text, "stop other processes on the host")
 
 
-def _judge_stolen(share: float) -> tuple[Grade, str, str]:
+def _judge_stolen(share: float) -> Judgement:
     text = f"the hypervisor took {share:.1%} of the CPU time"
-    if share > MOST_STOLEN:
-        return "warning", text, "use a host with dedicated CPUs, or more blocks"
-    return "ok", text, ""
+    return _warn_if(share > MOST_STOLEN, text, "use a host with dedicated CPUs, or more blocks")
 
 
-def _judge_offset(offset: float, uncertainty: float) -> tuple[Grade, str, str]:
-    text = f"{offset:+.1f} s against this machine's"
-    if abs(offset) > MOST_CLOCK_OFFSET_S + uncertainty:
-        return "warning", text, "synchronize both by NTP, for example with chrony"
-    return "ok", "agrees with this machine's", ""
+def _judge_offset(offset: float, uncertainty: float) -> Judgement:
+    return _warn_if(
+        abs(offset) > MOST_CLOCK_OFFSET_S + uncertainty,
+        f"{offset:+.1f} s against this machine's",
+        "synchronize both by NTP, for example with chrony",
+        "agrees with this machine's",
+    )
 
 
 def _governor(facts: Facts) -> Judgement | None:
     governor = facts.get("governor")
     if governor is None:
         return None
-    if governor != "performance":
-        return Judgement(
-            "warning", f"CPU governor is {governor}", "cpupower frequency-set -g performance"
-        )
-    return Judgement("ok", "CPU governor is performance")
+    remedy = "cpupower frequency-set -g performance"
+    return _warn_if(governor != "performance", f"CPU governor is {governor}", remedy)
 
 
 def _turbo(facts: Facts) -> Judgement | None:
     turbo = facts.get("turbo")
     if not isinstance(turbo, bool):
         return None
-    if turbo:
-        return Judgement(
-            "warning",
-            "turbo is on: the clock rate depends on the temperature",
-            "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo, or echo 0 > …/cpu/cpufreq/boost",
-        )
-    return Judgement("ok", "turbo is off")
+    return _warn_if(
+        turbo,
+        "turbo is on: the clock rate depends on the temperature",
+        "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo, or echo 0 > …/cpu/cpufreq/boost",
+        "turbo is off",
+    )
 
 
 def _load(facts: Facts) -> Judgement | None:
@@ -193,9 +189,7 @@ def _load(facts: Facts) -> Judgement | None:
     if not isinstance(load, float) or not isinstance(cpus, int):
         return None
     text = f"load average is {load:g} on {cpus} CPUs"
-    if load > 0.5 * cpus:
-        return Judgement("warning", text, "stop other processes on the host")
-    return Judgement("ok", text)
+    return _warn_if(load > 0.5 * cpus, text, "stop other processes on the host")
 
 
 def _pinning(facts: Facts) -> Judgement | None:
@@ -203,50 +197,45 @@ def _pinning(facts: Facts) -> Judgement | None:
     if not isinstance(allowed, str) or not isinstance(cpus, int):
         return None
     count = len(cpu_numbers(allowed))
-    if count < cpus:
-        return Judgement(
-            "warning",
-            f"only {count} of {cpus} CPUs are available ({allowed})",
-            "start perfrunner (or sshd) without taskset or a cpuset",
-        )
-    return Judgement("ok", f"all {cpus} CPUs are available")
+    return _warn_if(
+        count < cpus,
+        f"only {count} of {cpus} CPUs are available ({allowed})",
+        "start perfrunner (or sshd) without taskset or a cpuset",
+        f"all {cpus} CPUs are available",
+    )
 
 
 def _clock_source(facts: Facts) -> Judgement | None:
     source = facts.get("clock_source")
     if not isinstance(source, str):
         return None
-    if source not in STEADY_CLOCKS:
-        return Judgement(
-            "warning",
-            f"clock source is {source}: each time stamp is a slow device access or a system call",
-            "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
-        )
-    return Judgement("ok", f"clock source is {source}")
+    text = f"clock source is {source}"
+    return _warn_if(
+        source not in STEADY_CLOCKS,
+        f"{text}: each time stamp is a slow device access or a system call",
+        "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
+        text,
+    )
 
 
 def _aslr(facts: Facts) -> Judgement | None:
     aslr = facts.get("aslr")
     if aslr is None:
         return None
-    if aslr == "0":
-        return Judgement(
-            "warning",
-            "address randomisation is off: every trial has the same memory layout, which may favour one variant",
-            "sysctl kernel.randomize_va_space=2",
-        )
-    return Judgement("ok", "address randomisation is on")
+    return _warn_if(
+        aslr == "0",
+        "address randomisation is off: every trial has the same memory layout, which may favour one variant",
+        "sysctl kernel.randomize_va_space=2",
+        "address randomisation is on",
+    )
 
 
 def _swap(facts: Facts) -> Judgement | None:
     swap = facts.get("swap_bytes")
     if not isinstance(swap, int):
         return None
-    if swap > 0:
-        return Judgement(
-            "warning", f"{swap / 1e9:.1f} GB of swap: RSS shrinks when it is used", "swapoff -a"
-        )
-    return Judgement("ok", "no swap")
+    text = f"{swap / 1e9:.1f} GB of swap: RSS shrinks when it is used"
+    return _warn_if(swap > 0, text, "swapoff -a", "no swap")
 
 
 def _work_dir(facts: Facts) -> Judgement | None:
@@ -276,74 +265,68 @@ def _open_files(facts: Facts) -> Judgement | None:
     limit = facts.get("open_files_limit")
     if not isinstance(limit, str):
         return None
-    if limit.isdigit() and int(limit) < LEAST_OPEN_FILES:
-        return Judgement("warning", f"{limit} open files at most", "ulimit -n 65536")
-    return Judgement("ok", f"{limit} open files at most")
+    few = limit.isdigit() and int(limit) < LEAST_OPEN_FILES
+    return _warn_if(few, f"{limit} open files at most", "ulimit -n 65536")
 
 
 def _cpu_quota(facts: Facts) -> Judgement | None:
     cpus, usable, quota = facts.get("cpus"), usable_cpus(facts), facts.get("cgroup_cpu_max")
     if not isinstance(cpus, int) or not isinstance(quota, str) or usable is None:
         return None
-    if not quota.startswith("max") and usable < cpus:
-        return Judgement(
-            "warning",
-            f"its cgroup has a CPU quota of {usable:g} of {cpus} CPUs and is throttled beyond that",
-            "assign whole CPUs instead of a quota: docker run --cpuset-cpus, systemd AllowedCPUs=",
-        )
-    return Judgement("ok", "no CPU quota")
+    return _warn_if(
+        not quota.startswith("max") and usable < cpus,
+        f"its cgroup has a CPU quota of {usable:g} of {cpus} CPUs and is throttled beyond that",
+        "assign whole CPUs instead of a quota: docker run --cpuset-cpus, systemd AllowedCPUs=",
+        "no CPU quota",
+    )
 
 
 def _memory_limit(facts: Facts) -> Judgement | None:
     memory, usable = facts.get("memory_bytes"), usable_memory(facts)
     if not isinstance(memory, int) or usable is None:
         return None
-    if usable < memory:
-        text = f"its cgroup may use {usable / 1e9:.1f} of {memory / 1e9:.1f} GB of memory"
-        if usable < LITTLE_MEMORY_BYTES:
-            remedy = "raise the limit (docker run --memory), or reduce items and limits.group_size"
-            return Judgement("warning", text, remedy)
-        return Judgement("ok", text)
-    return Judgement("ok", f"{memory / 1e9:.1f} GB of memory, no limit")
+    if usable >= memory:
+        return Judgement("ok", f"{memory / 1e9:.1f} GB of memory, no limit")
+    text = f"its cgroup may use {usable / 1e9:.1f} of {memory / 1e9:.1f} GB of memory"
+    remedy = "raise the limit (docker run --memory), or reduce items and limits.group_size"
+    return _warn_if(usable < LITTLE_MEMORY_BYTES, text, remedy)
 
 
 def _huge_pages(facts: Facts) -> Judgement | None:
     mode = facts.get("thp_enabled")
     if not isinstance(mode, str):
         return None
-    if mode == "never":
-        return Judgement(
-            "warning",
-            "transparent huge pages are off: the allocator options metadata_thp and thp have no effect",
-            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
-        )
-    return Judgement("ok", f"transparent huge pages are in mode {mode}")
+    return _warn_if(
+        mode == "never",
+        "transparent huge pages are off: the allocator options metadata_thp and thp have no effect",
+        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        f"transparent huge pages are in mode {mode}",
+    )
 
 
 def _overcommit(facts: Facts) -> Judgement | None:
     mode = facts.get("overcommit_memory")
     if not isinstance(mode, str):
         return None
-    if mode == "2":
-        return Judgement(
-            "warning",
-            "memory overcommit is off: large reservations of an allocator may fail",
-            "sysctl vm.overcommit_memory=0",
-        )
-    return Judgement("ok", "memory overcommit is on")
+    return _warn_if(
+        mode == "2",
+        "memory overcommit is off: large reservations of an allocator may fail",
+        "sysctl vm.overcommit_memory=0",
+        "memory overcommit is on",
+    )
 
 
 def _page_size(facts: Facts) -> Judgement | None:
     size = facts.get("page_bytes")
     if not isinstance(size, int):
         return None
-    if size != USUAL_PAGE_BYTES:
-        return Judgement(
-            "warning",
-            f"the page size is {size >> 10} KiB: a jemalloc built on a host with smaller pages does not start",
-            "build on this host or a similar one (build_host in the cluster file)",
-        )
-    return Judgement("ok", f"the page size is {size >> 10} KiB")
+    text = f"the page size is {size >> 10} KiB"
+    return _warn_if(
+        size != USUAL_PAGE_BYTES,
+        f"{text}: a jemalloc built on a host with smaller pages does not start",
+        "build on this host or a similar one (build_host in the cluster file)",
+        text,
+    )
 
 
 CHECKS: Mapping[str, Callable[[Facts], Judgement | None]] = {
