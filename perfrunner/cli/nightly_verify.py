@@ -69,7 +69,7 @@ class Verification:
     def _compared(self, spec: Spec, suspicion: Suspicion) -> Decision | None:
         """Compare the two commits of a suspicion; None if that fails, so that nothing is decided."""
         from perfrunner.analysis import compare
-        from perfrunner.report.numbers import change, scale_of
+        from perfrunner.report.numbers import change_of
         from perfrunner.report.redact import redacted
         from perfrunner.spec.pair import spec_document
 
@@ -92,7 +92,7 @@ class Verification:
             self.log(f"the comparison failed (exit code {code}): nothing is decided\n")
             return None
         loss = confirms_loss(row)
-        shown = change(row.effect, row.metric, scale_of(row.metric, row.summary.mean))
+        shown = change_of(row)
         self.log(f"{'confirmed' if loss else 'not confirmed'}: {shown} in {row.effect.n} blocks\n")
         text = ""
         if loss:

@@ -16,7 +16,6 @@ from perfrunner.report.numbers import (
     more_text,
     p_text,
     scale_for,
-    scale_of,
     significant,
     spread,
     verdict_text,
@@ -116,34 +115,20 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
     yield "</details>"
     yield ""
     yield from published_section(report)
-    moved = [
-        f"{moved.variant} · {moved.case}: "
-        + "; ".join(
-            f"{r.metric.id} {change(r.effect, r.metric, scale_of(r.metric, r.summary.mean))}"
-            for r in moved.rows
-            if r.effect is not None
-        )
-        for moved in report.moved
-    ]
-    yield from _folded("Other metrics that changed, most significant first", moved)
+    yield from _folded("Other metrics that changed, most significant first", report.moved)
     yield from _folded(TITLE, account_lines(report.comparison.accounts))
     yield from _profiles(report)
     yield from _folded(
         "Functions whose CPU time per operation changed",
-        [_plain(changed_text(pair, MOST_MOVED)) for pair in report.explanations],
+        [changed_text(pair, MOST_MOVED) for pair in report.explanations],
     )
-    yield from _folded("Sources", [f"{f.label}: {f.value}" for f in report.sources])
-    yield from _folded("Method", [f"{f.label}: {f.value}" for f in report.method])
+    yield from _folded("Sources", report.sources)
+    yield from _folded("Method", report.method)
     yield from _folded("Differences between builds and hosts", report.differing)
     yield from _folded("Notes", report.notes)
-    discarded = [
-        f"block {v.block}, {v.case}, {v.variant}: {v.status}: {v.reason}"
-        for v in report.comparison.discarded
-    ]
-    yield from _folded("Discarded trials", discarded)
-    facts = [f"{fact.label}: {fact.value}" for fact in report.context]
-    facts += [f"build of {b.variant}: {b.build_id}" for b in report.builds]
-    yield from _folded("Environment", facts)
+    yield from _folded("Discarded trials", report.discarded)
+    builds = (f"build of {build.variant}: {build.build_id}" for build in report.builds)
+    yield from _folded("Environment", [*report.context, *builds])
 
 
 def _chart(report: Report, charts: Path | None) -> Iterable[str]:
@@ -245,14 +230,13 @@ def _profiles(report: Report) -> Iterable[str]:
     yield ""
 
 
-def _folded(title: str, lines: Iterable[str]) -> Iterable[str]:
-    items = list(lines)
-    if not items:
+def _folded(title: str, lines: Sequence[object]) -> Iterable[str]:
+    if not lines:
         return
-    yield f"<details><summary>{title} ({len(items)})</summary>"
+    yield f"<details><summary>{title} ({len(lines)})</summary>"
     yield ""
-    for line in items:
-        yield f"- {_plain(line)}"
+    for line in lines:
+        yield f"- {_plain(str(line))}"
     yield ""
     yield "</details>"
     yield ""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from perfrunner.report.numbers import change_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -35,6 +37,9 @@ class Fact(NamedTuple):
     label: str
     value: str
 
+    def __str__(self) -> str:
+        return f"{self.label}: {self.value}"
+
 
 @dataclass(frozen=True)
 class Moved:
@@ -44,6 +49,15 @@ class Moved:
     variant: str
     rows: tuple[Row, ...]
     more: int
+
+    @property
+    def texts(self) -> list[str]:
+        """Return each metric with its change."""
+        return [f"{row.metric.id} {change_of(row)}" for row in self.rows]
+
+    def __str__(self) -> str:
+        more = f"; {self.more} more" if self.more else ""
+        return f"{self.variant} · {self.case}: {'; '.join(self.texts)}{more}"
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,15 @@ class Report:
     explanations: tuple[
         ProfiledPair, ...
     ] = ()  # from the CPU profiles of every block, if requested
+
+    @property
+    def discarded(self) -> list[str]:
+        """Return a line for each discarded trial."""
+        return [
+            f"block {v.block}{f' attempt {v.attempt}' if v.attempt > 1 else ''}, {v.case}, {v.variant}: "
+            f"{v.status}: {v.reason}"
+            for v in self.comparison.discarded
+        ]
 
     @property
     def headline(self) -> tuple[str, ...]:

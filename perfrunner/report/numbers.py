@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from perfrunner.analysis import Row, Summary
     from perfrunner.analysis.model import Interval
@@ -141,6 +141,20 @@ def change(effect: Estimated, metric: MetricType, scale: Scale) -> str:
     unit = "pt" if metric.unit == "%" else scale.unit
     bounds = None if effect.ci95 is None else _scaled(effect.ci95, 1 / scale.factor)
     return _signed(effect.estimate / scale.factor, bounds, unit)
+
+
+def change_of(row: Row) -> str:
+    """Return the change of a row in the scale of its own mean; empty without an effect."""
+    if row.effect is None:
+        return ""
+    return change(row.effect, row.metric, scale_of(row.metric, row.summary.mean))
+
+
+def is_large(rows: Iterable[Row]) -> bool:
+    """Return whether factors read better than percentages for the changes of the rows together."""
+    effects = [row.effect for row in rows if row.effect is not None and row.effect.kind == "ratio"]
+    ends = [end for effect in effects for end in (effect.estimate, *(effect.ci95 or ()))]
+    return any(end > LARGE_RATIO or end < 1 / LARGE_RATIO for end in ends)
 
 
 def percent_change(ratio: float) -> str:

@@ -17,7 +17,7 @@ from perfrunner.report.numbers import (
     DIVIDE_SIGN,
     LARGE_RATIO,
     TIMES_SIGN,
-    change,
+    change_of,
     minus,
     percent_change,
     scale_of,
@@ -136,11 +136,7 @@ def their_change(line: PublishedLine) -> str:
 
 def our_change(line: PublishedLine) -> str:
     """Return the measured effect with its interval."""
-    if line.ours is None or line.ours.effect is None:
-        return ""
-    row = line.ours
-    assert row.effect is not None
-    return change(row.effect, row.metric, scale_of(row.metric, row.summary.mean))
+    return "" if line.ours is None else change_of(line.ours)
 
 
 def factor_text(ratio: float) -> str:

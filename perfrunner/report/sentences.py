@@ -15,13 +15,13 @@ from perfrunner.domain import MIN_BLOCKS, NO_BUCKET, Case
 from perfrunner.report.numbers import (
     DIVIDE_SIGN,
     EXACT,
-    LARGE_RATIO,
     TIMES,
     TIMES_SIGN,
     bracket,
     decimals,
     factor,
     factor_digits,
+    is_large,
     minus,
     scale_of,
     signed,
@@ -169,7 +169,7 @@ def _groups(rows: Sequence[Row]) -> Iterable[list[Row]]:
         for row in (r for r in rows if r.verdict == verdict):
             certain = verdict in ("better", "worse", None) and row.effect is not None
             reason = row.reason if verdict in ("not comparable", None) else ""
-            kind = (row.small, certain and _up(row), _large([row]), reason)
+            kind = (row.small, certain and _up(row), is_large([row]), reason)
             groups.setdefault(kind, []).append(row)
         yield from groups.values()
 
@@ -280,7 +280,7 @@ def _measures(rows: Sequence[Row]) -> tuple[list[float], tuple[float, float] | N
     first = rows[0]
     kind = first.effect.kind if first.effect is not None else ""
     scale, shift, unit = 1.0, 0.0, TIMES_SIGN
-    if kind == "ratio" and not _large(rows):
+    if kind == "ratio" and not is_large(rows):
         scale, shift, unit = 100.0, 1.0, "%"
     elif kind == "difference":
         chosen = scale_of(first.metric, max(abs(r.effect.estimate) for r in rows if r.effect))
@@ -291,17 +291,6 @@ def _measures(rows: Sequence[Row]) -> tuple[list[float], tuple[float, float] | N
         return values, None, unit
     ends = [(end - shift) * scale for interval in intervals if interval for end in interval]
     return values, (min(ends), max(ends)), unit
-
-
-def _large(rows: Sequence[Row]) -> bool:
-    """Return whether a factor reads better than a percentage (as in `numbers.change`)."""
-    ends = [
-        end
-        for row in rows
-        if row.effect is not None and row.effect.kind == "ratio"
-        for end in (row.effect.estimate, *(row.effect.ci95 or ()))
-    ]
-    return any(end > LARGE_RATIO or end < 1 / LARGE_RATIO for end in ends)
 
 
 def _up(row: Row) -> bool:

@@ -133,7 +133,7 @@ def _parts(report: Report, width: int, *, every: bool, verbose: bool) -> Iterabl
     else:
         for fact in report.context:
             if fact.label in (HOSTS, LOAD, NOISE_FLOOR):
-                yield Text(f"{fact.label}: {fact.value}", style="dim")
+                yield Text(str(fact), style="dim")
         yield Text(_more(report), style="dim")
     yield Text(f"Reproduce: {report.reproduce}", style="dim", overflow="fold")
 
@@ -345,22 +345,11 @@ def _variant(line: _Line, variant: str, roomy: bool) -> Text:
 
 
 def _lists(report: Report) -> Iterable[RenderableType]:
-    if report.moved:
-        yield Text("\nOther metrics that changed (most significant first)", style="bold")
-        for moved in report.moved:
-            changes = [
-                f"{r.metric.id} {change(r.effect, r.metric, scale_of(r.metric, r.summary.mean))}"
-                for r in moved.rows
-                if r.effect is not None
-            ]
-            more = f"; {moved.more} more" if moved.more else ""
-            yield Padding(
-                Text(f"{moved.variant} · {moved.case}: {'; '.join(changes)}{more}"), (0, 0, 0, 2)
-            )
-    for title, lines in (
-        ("Sources", [f"{fact.label}: {fact.value}" for fact in report.sources]),
+    sections: tuple[tuple[str, Sequence[object]], ...] = (
+        ("Other metrics that changed (most significant first)", report.moved),
+        ("Sources", report.sources),
         (TITLE, account_lines(report.comparison.accounts)),
-        ("Method", [f"{fact.label}: {fact.value}" for fact in report.method]),
+        ("Method", report.method),
         (
             "CPU profiles: functions whose own share changed most (one sample each)",
             _profiles(report),
@@ -373,13 +362,14 @@ def _lists(report: Report) -> Iterable[RenderableType]:
         ("Notes", report.notes),
         (
             "Discarded trials (each block was repeated or excluded, for all variants)",
-            _discarded(report),
+            report.discarded,
         ),
-    ):
+    )
+    for title, lines in sections:
         if lines:
             yield Text(f"\n{title}", style="bold")
             for line in lines:
-                yield Padding(Text(line), (0, 0, 0, 2))
+                yield Padding(Text(str(line)), (0, 0, 0, 2))
     if report.minor_notes:
         yield Text(
             f"\n{len(report.minor_notes)} notes on exploratory metrics: see --format json",
@@ -400,11 +390,3 @@ def _profiles(report: Report) -> list[str]:
             f"{variant.variant.taken.variant} · {variant.case}, in percentage points: {text}"
         )
     return lines
-
-
-def _discarded(report: Report) -> list[str]:
-    return [
-        f"block {v.block}{f' attempt {v.attempt}' if v.attempt > 1 else ''}, {v.case}, {v.variant}: "
-        f"{v.status}: {v.reason}"
-        for v in report.comparison.discarded
-    ]

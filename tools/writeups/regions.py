@@ -26,7 +26,15 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.domain import NO_BUCKET, Case
 from perfrunner.errors import UsageError
 from perfrunner.report.model import HOSTS
-from perfrunner.report.numbers import change, mean_text, scale_for, scale_of, spread, verdict_text
+from perfrunner.report.numbers import (
+    change,
+    change_of,
+    mean_text,
+    scale_for,
+    scale_of,
+    spread,
+    verdict_text,
+)
 from perfrunner.report.published import (
     MARKS,
     counts_text,
@@ -184,7 +192,7 @@ def findings(page: Page) -> Iterable[str]:
 
 def _changed(row: Row) -> str:
     assert row.effect is not None
-    text = change(row.effect, row.metric, scale_of(row.metric, row.summary.mean))
+    text = change_of(row)
     return f"{text} {verdict_text(row)}".rstrip()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from perfrunner.report.charts.dots import wrapped
 from perfrunner.report.charts.style import FAINT, GRID, INK, VERDICT, WIDTH, factor_axis, new_figure
-from perfrunner.report.numbers import ARROWS, LARGE_RATIO, change, mean_text, scale_of, verdict_text
+from perfrunner.report.numbers import ARROWS, change_of, is_large, mean_text, scale_of, verdict_text
 from perfrunner.report.sentences import question
 
 if TYPE_CHECKING:
@@ -58,17 +58,6 @@ def forest_chart(comparison: Comparison, metric_id: str) -> Figure | None:
     return figure
 
 
-def is_large(rows: Sequence[Row]) -> bool:
-    """Return whether a logarithmic axis of factors is better than one of percents."""
-    bounds = [
-        b
-        for r in rows
-        if r.effect and r.effect.ci95 and r.effect.kind == "ratio"
-        for b in r.effect.ci95
-    ]
-    return any(b > LARGE_RATIO or b < 1 / LARGE_RATIO for b in bounds)
-
-
 def _position(effect: Effect, value: float, *, as_percent: bool) -> float:
     return (value - 1) * 100 if effect.kind == "ratio" and as_percent else value
 
@@ -85,7 +74,7 @@ def draw_row(
     middle = _position(effect, effect.estimate, as_percent=as_percent)
     axes.plot([low, high], [y, y], color=colour, linewidth=2.0, solid_capstyle="butt", zorder=3)
     axes.plot([middle], [y], marker="s", markersize=5, color=colour, zorder=4)
-    text = change(effect, row.metric, scale_of(row.metric, row.summary.mean))
+    text = change_of(row)
     verdict = verdict_text(row) if row.verdict else ""
     verdict = verdict if word else verdict.split(" ")[0]
     axes.annotate(f"{text}  {verdict}".rstrip(), (1.01, y), xycoords=("axes fraction", "data"),

@@ -20,7 +20,7 @@ from perfrunner.report.charts.style import (
     panels,
     variant_line,
 )
-from perfrunner.report.numbers import change, scale_of, verdict_text
+from perfrunner.report.numbers import change_of, verdict_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,7 +159,7 @@ def _mean(axes: Axes, row: Row, y: float) -> None:
     axes.plot([summary.mean], [y + MEAN], marker="D", markersize=4.5, color=colour, zorder=4)
     if row.effect is None:
         return
-    text = change(row.effect, row.metric, scale_of(row.metric, summary.mean))
+    text = change_of(row)
     mark = verdict_text(row).split(" ")[0].replace("·", "")
     axes.annotate(f"{mark} {text}".strip(), (0.995, y - 0.46), xycoords=("axes fraction", "data"),
                   ha="right", va="center", fontsize=7.5, color=colour, zorder=5,

@@ -14,7 +14,6 @@ from perfrunner.report.explain import NO_COUNTERS
 from perfrunner.report.facts import flatten, own_facts, shared_build
 from perfrunner.report.json_document import document
 from perfrunner.report.model import HOSTS, primary_rows
-from perfrunner.report.numbers import change, scale_of
 from perfrunner.report.page.chart_data import chart_data
 from perfrunner.report.page.effects import panels
 from perfrunner.report.page.tables import brief, explained_section, profile_section, tables
@@ -99,7 +98,7 @@ def html_text(
         no_counters=NO_COUNTERS,
         account_title=TITLE,
         accounts=account_rows(report.comparison.accounts),
-        moved=[(m, [_moved(row) for row in m.rows]) for m in report.moved],
+        moved=[(m, m.texts) for m in report.moved],
         always=[(c, Markup(c.inline())) for c in charts if c.name == PICTURED],
         static=[(c, Markup(c.inline())) for c in charts if c.name != PICTURED],
         facts=flatten(report.facts),
@@ -147,14 +146,6 @@ def _metric_names(report: Report) -> list[tuple[str, bool]]:
     """Return each metric and whether it is primary, primary metrics first."""
     names = {row.metric.id: row.primary for row in report.comparison.rows}
     return sorted(names.items(), key=lambda item: not item[1])
-
-
-def _moved(row: Row) -> str:
-    if row.effect is None:
-        return ""
-    return (
-        f"{row.metric.id} {change(row.effect, row.metric, scale_of(row.metric, row.summary.mean))}"
-    )
 
 
 def _embedded(report: Report, data: ExperimentData, raw: RawSeries, page: Path | None) -> str:

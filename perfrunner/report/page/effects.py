@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.numbers import (
     ARROWS,
-    LARGE_RATIO,
     MARKS,
     TIMES_SIGN,
     change,
     factor_label,
     factor_steps,
+    is_large,
     mean_text,
     more_text,
     p_text,
@@ -121,7 +121,7 @@ def _axis(rows: Sequence[Row]) -> tuple[Axis, str]:
     effects = [row.effect for row in rows if row.effect is not None]
     ends = [e for effect in effects for e in (effect.estimate, *(effect.ci95 or ()))]
     ratio = effects[0].kind == "ratio"
-    factors = ratio and any(e > LARGE_RATIO or e < 1 / LARGE_RATIO for e in ends)
+    factors = is_large(rows)
     plain = Axis(0.0, 1.0, factors)
     places = [_position(e, rows[0], plain) for e in ends]
     places += [_position(bound, row, plain) for row in rows for bound in _margin(row)]
