@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from perfrunner.spec.base import Piece, ScalarText, items_error, matching
+from perfrunner.spec.base import Piece, ScalarText, matching, refuse
 from perfrunner.spec.params import wrong_options
 from perfrunner.spec.suggest import did_you_mean, expected_name
 
@@ -144,8 +144,8 @@ class AllocatorSpec(Piece):
             )
         if options and info.data.get("name", "").startswith("snmalloc"):
             raise ValueError("expected no options: snmalloc takes none at run time")
-        if options and "name" in info.data and (wrong := wrong_options(info.data["name"], options)):
-            raise items_error(wrong)
+        if options and "name" in info.data:
+            refuse(wrong_options(info.data["name"], options))
         return options
 
     @property

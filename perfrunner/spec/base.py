@@ -76,16 +76,14 @@ BucketType: TypeAlias = Literal["persistent", "ephemeral"]
 matching = _matching
 
 
-def items_error(texts: Mapping[Any, str]) -> PydanticCustomError:
-    """Build an error with one message for each key; `validate.note_errors` separates them again.
+def refuse(texts: Mapping[Any, str]) -> None:
+    """Raise an error with one message for each key, if there are any; `validate.note_errors` separates them again.
 
     A key is a name, or the path to a nested value.
     """
-    return PydanticCustomError(
-        "items",
-        "{text}",
-        {"text": "; ".join(f"{k}: {v}" for k, v in texts.items()), "items": texts},
-    )
+    if texts:
+        text = "; ".join(f"{k}: {v}" for k, v in texts.items())
+        raise PydanticCustomError("items", "{text}", {"text": text, "items": texts})
 
 
 MetricId = Annotated[str, AfterValidator(check_metric)]

@@ -22,8 +22,8 @@ from perfrunner.spec.base import (
     Share,
     Size,
     VariantName,
-    items_error,
     matching,
+    refuse,
 )
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.expected_gains import ExpectedGain
@@ -198,7 +198,7 @@ class Spec(Piece):
         if engine.port > highest:
             why = f"interleaved, the n-th of {variants} variants gets the n-th port from here"
             text = f"expected 0 or at most {highest} ({why}); got {engine.port}"
-            raise items_error({"port": text})
+            refuse({"port": text})
         return engine
 
     @field_validator("workloads")
@@ -223,13 +223,13 @@ class Spec(Piece):
     ) -> dict[str, Workload]:
         cluster, buckets = info.data.get("cluster"), info.data.get("buckets")
         if cluster is not None and buckets is not None:
-            wrong = {
-                (name, key): text
-                for name, workload in workloads.items()
-                for key, text in workload.impossible(cluster, buckets).items()
-            }
-            if wrong:
-                raise items_error(wrong)
+            refuse(
+                {
+                    (name, key): text
+                    for name, workload in workloads.items()
+                    for key, text in workload.impossible(cluster, buckets).items()
+                }
+            )
         return workloads
 
     @field_validator("workloads")
@@ -263,43 +263,23 @@ class Spec(Piece):
                 wrong[name, "type"] = f"expected pillowfight: {why}; got {workload.type}"
             elif workload.instructions:
                 wrong[name, "instructions"] = f"expected 0: {why}"
-        if wrong:
-            raise items_error(wrong)
+        refuse(wrong)
         return workloads
 
-    @field_validator("published")
+    @field_validator("published", "expected_gains")
     @classmethod
-    def _names_what_is_here(
-        cls, published: PublishedValues | None, info: ValidationInfo
-    ) -> PublishedValues | None:
+    def _name_what_is_here(cls, value: Any, info: ValidationInfo) -> Any:
         variants, workloads = info.data.get("variants"), info.data.get("workloads")
         context: dict[str, Any] = info.context or {}
-        if published is None or not variants or not workloads or context.get("variants_unknown"):
-            return published
-        bucketless = _without_buckets(variants, workloads)
-        wrong = dict(published.problems(variants, workloads, bucketless))
-        if wrong:
-            raise items_error(wrong)
-        return published
-
-    @field_validator("expected_gains")
-    @classmethod
-    def _expected_gains_name_what_is_here(
-        cls, expected_gains: tuple[ExpectedGain, ...], info: ValidationInfo
-    ) -> tuple[ExpectedGain, ...]:
-        variants, workloads = info.data.get("variants"), info.data.get("workloads")
-        context: dict[str, Any] = info.context or {}
-        if not variants or not workloads or context.get("variants_unknown"):
-            return expected_gains
-        bucketless = _without_buckets(variants, workloads)
-        wrong = {
-            (index, key): text
-            for index, expected_gain in enumerate(expected_gains)
-            for key, text in expected_gain.problems(variants, workloads, bucketless)
-        }
-        if wrong:
-            raise items_error(wrong)
-        return expected_gains
+        if not value or not variants or not workloads or context.get("variants_unknown"):
+            return value
+        names = (variants, workloads, _without_buckets(variants, workloads))
+        if isinstance(value, PublishedValues):
+            refuse(dict(value.problems(*names)))
+        else:
+            gains = enumerate(value)
+            refuse({(n, key): text for n, gain in gains for key, text in gain.problems(*names)})
+        return value
 
     @field_validator("buckets", "primary", "preconditions")
     @classmethod
@@ -334,7 +314,7 @@ class Spec(Piece):
         for name, workload in workloads.items():
             if limits.trial_timeout < workload.least_seconds:
                 least = f"expected at least {workload.least_seconds:g} s, the duration of a trial of {name}"
-                raise items_error({"trial_timeout": f"{least}, got {limits.trial_timeout:g} s"})
+                refuse({"trial_timeout": f"{least}, got {limits.trial_timeout:g} s"})
         return limits
 
     @field_validator("precision")
@@ -356,8 +336,7 @@ class Spec(Piece):
                 parsed[name] = _margin(name, value)
             except ValueError as error:
                 wrong[name] = str(error)
-        if wrong:
-            raise items_error(wrong)
+        refuse(wrong)
         return parsed
 
     def margin(self, metric_id: str) -> float:

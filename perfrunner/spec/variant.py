@@ -17,7 +17,7 @@ from pydantic import (
 
 from perfrunner.errors import UsageError
 from perfrunner.spec.allocator import SYSTEM, AllocatorSpec, env_problems
-from perfrunner.spec.base import ListAsTuple, Piece, ScalarText, VariantName, items_error, matching
+from perfrunner.spec.base import ListAsTuple, Piece, ScalarText, VariantName, matching, refuse
 from perfrunner.spec.params import wrong_params
 from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.source import SourceSpec
@@ -51,8 +51,7 @@ EnvValue = Annotated[ScalarText, matching(r"[\x20-\x7e]*", "printable ASCII text
 
 def check_params(params: dict[str, str]) -> dict[str, str]:
     """Return the params unchanged. Raises an error for each misspelt name or invalid value."""
-    if wrong := wrong_params(params):
-        raise items_error(wrong)
+    refuse(wrong_params(params))
     return params
 
 
@@ -140,7 +139,7 @@ class Variant(Piece):
         context = info.context or {}
         checks, remote = context.get("servers"), context.get("remote", False)
         if checks is not None and (wrong := checks.command(server, remote=remote)):
-            raise items_error(wrong)
+            refuse(wrong)
         return server
 
     @field_validator("allocator")
@@ -151,16 +150,14 @@ class Variant(Piece):
         server: ServerSpec | None = info.data["server"]
         if server is None:
             if allocator.preload is not None:
-                raise items_error(
+                refuse(
                     {"preload": "expected server: the engine is linked with its allocator (name)"}
                 )
             return allocator
         if allocator.name != SYSTEM:
-            raise items_error(
-                {"name": "expected preload: a server is not linked again with an allocator"}
-            )
+            refuse({"name": "expected preload: a server is not linked again with an allocator"})
         if server.image is not None and allocator.preload is not None:
-            raise items_error(
+            refuse(
                 {"preload": "expected no preload with server.image: use an image with that library"}
             )
         context = info.context or {}
@@ -168,7 +165,7 @@ class Variant(Piece):
         if checks is not None and allocator.preload is not None:
             wrong = checks.preload(server, allocator.preload, remote=remote)
             if wrong is not None:
-                raise items_error({"preload": wrong})
+                refuse({"preload": wrong})
         return allocator
 
     @field_validator("options", "params", "settings_check")
@@ -188,7 +185,7 @@ class Variant(Piece):
                 tables(info.data["name"], source)
             except UsageError as error:
                 hint = f" ({error.hint})" if error.hint else ""
-                raise items_error({"git": f"{error.message}{hint}"}) from None
+                refuse({"git": f"{error.message}{hint}"})
         return source
 
     @field_validator("options")
@@ -203,8 +200,7 @@ class Variant(Piece):
         if tables is not None and {"name", "source"} <= info.data.keys():
             table = tables(info.data["name"], info.data["source"])
         normal, wrong = checked_options(options, table)
-        if wrong:
-            raise items_error(wrong)
+        refuse(wrong)
         return normal
 
     @field_validator("params")
@@ -215,8 +211,7 @@ class Variant(Piece):
     @field_validator("env")
     @classmethod
     def _nothing_is_ignored(cls, env: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        if wrong := env_problems(env, info.data.get("allocator")):
-            raise items_error(wrong)
+        refuse(env_problems(env, info.data.get("allocator")))
         return env
 
     @field_validator("settings_check")
@@ -228,11 +223,7 @@ class Variant(Piece):
             wrong = settings_check.problems(
                 info.data["options"], info.data["allocator"].all_options
             )
-            if wrong:
-                at = {
-                    ("skip", settings_check.skip.index(name)): text for name, text in wrong.items()
-                }
-                raise items_error(at)
+            refuse({("skip", settings_check.skip.index(n)): text for n, text in wrong.items()})
         return settings_check
 
     def skips(self, setting: str) -> bool:
