@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from perfrunner.spec.suggest import did_you_mean, expected_name
 
@@ -50,12 +50,26 @@ FRAGMENTATION_STEP = 0.1  # percentage points that correspond to one HEAP_STEP
 
 
 def _family(
-    unit: str, direction: Direction, titles: dict[str, str], resolution: float = 0.0
+    unit: str, direction: Direction, titles: dict[str, str], resolution: float = 0.0, **fields: Any
 ) -> list[MetricType]:
     return [
-        MetricType(name, unit, direction, title=title, resolution=resolution)
+        MetricType(name, unit, direction, title=title, resolution=resolution, **fields)
         for name, title in titles.items()
     ]
+
+
+def _differences(
+    unit: str,
+    direction: Direction,
+    margin: float,
+    titles: dict[str, str],
+    resolution: float = 0.0,
+    **fields: Any,
+) -> list[MetricType]:
+    """Return metrics that are compared by difference."""
+    return _family(
+        unit, direction, titles, resolution, effect="difference", default_margin=margin, **fields
+    )
 
 
 def _fragmentation(stem: str, prefix: str) -> dict[str, str]:
@@ -78,9 +92,7 @@ _ALL = [
         "ops_per_s_total": "operations per second (all slices, including rare slow ones)",
         "ops_per_s_p90": "operations per second (90th percentile of slices; sequential: of seconds)",
     }),
-    MetricType(
-        "slow_slices", "%", "lower", "difference", 1.0, "slices slower than twice the variant's median"
-    ),
+    MetricType("slow_slices", "%", "lower", "difference", 1.0, "slices slower than twice the variant's median"),
     *_family("us", "lower", {
         f"latency_{op}_{p}_us": f"{op} latency, {p.replace('_', '.')}"
         for op in ("get", "set")
@@ -91,24 +103,18 @@ _ALL = [
         "total_cpu_us_per_op": "server CPU per operation, background work included, of a server that is alone",
         "client_cpu_us_per_op": "load client CPU per operation",
     }),
-    *[
-        MetricType(name, "us", "none", "difference", 0.1, title)
-        for name, title in {
-            "own_cpu_us_per_op": "server CPU per operation in the variant's own slices",
-            "background_cpu_us_per_op": "server CPU per operation in the slices of others, caused by its load",
-            "foreign_cpu_us_per_op": "CPU of the other servers in the variant's slices, per operation",
-            "waiting_us_per_op": "time of a load thread per operation without CPU of load or servers",
-            "injected_us_per_op": "CPU that an injected fault burnt per operation, counted by the server",
-        }.items()
-    ],
-    *[
-        MetricType(name, "ms/s", "none", "difference", 1.0, title)
-        for name, title in {
-            "background_cpu_ms_per_s": "server CPU per second outside the variant's slices",
-            "idle_cpu_ms_per_s": "server CPU per second before the load",
-            "injected_ms_per_s": "CPU that an injected fault burnt per second, counted by the server",
-        }.items()
-    ],
+    *_differences("us", "none", 0.1, {
+        "own_cpu_us_per_op": "server CPU per operation in the variant's own slices",
+        "background_cpu_us_per_op": "server CPU per operation in the slices of others, caused by its load",
+        "foreign_cpu_us_per_op": "CPU of the other servers in the variant's slices, per operation",
+        "waiting_us_per_op": "time of a load thread per operation without CPU of load or servers",
+        "injected_us_per_op": "CPU that an injected fault burnt per operation, counted by the server",
+    }),
+    *_differences("ms/s", "none", 1.0, {
+        "background_cpu_ms_per_s": "server CPU per second outside the variant's slices",
+        "idle_cpu_ms_per_s": "server CPU per second before the load",
+        "injected_ms_per_s": "CPU that an injected fault burnt per second, counted by the server",
+    }),
     MetricType(
         "unpersisted_items",
         "items",
@@ -129,25 +135,13 @@ _ALL = [
         "ops_per_s_before": "operations per second before the step",
         "ops_per_s_after": "operations per second after the step",
     }),
-    MetricType(
-        "ops_per_s_during",
-        "ops/s",
-        "higher",
-        "difference",
-        1000.0,
-        "operations per second during the step",
-    ),
+    MetricType("ops_per_s_during", "ops/s", "higher", "difference", 1000.0, "operations per second during the step"),
     MetricType("step_s", "s", "lower", title="duration of the step", resolution=STEP_STEP),
-    MetricType(
-        "service_gap_ms", "ms", "lower", "difference", 10.0, "longest interval without any completed operation"
-    ),
-    *[
-        MetricType(name, "operations", "lower", "difference", 1.0, title, events=True)
-        for name, title in {
-            "nmvb_retries": "operations retried after NOT_MY_VBUCKET",
-            "misses": "reads of stored documents that found nothing",
-        }.items()
-    ],
+    MetricType("service_gap_ms", "ms", "lower", "difference", 10.0, "longest interval without any completed operation"),
+    *_differences("operations", "lower", 1.0, {
+        "nmvb_retries": "operations retried after NOT_MY_VBUCKET",
+        "misses": "reads of stored documents that found nothing",
+    }, events=True),
     *[
         MetricType(name, unit, "lower", "difference", 1.0, title, events=True)
         for name, unit, title in (
@@ -155,9 +149,7 @@ _ALL = [
             ("errors", "operations", "operations that ended in an error"),
         )
     ],
-    MetricType(
-        "verified_items", "items", "none", "difference", 1.0, "documents whose content is as last written"
-    ),
+    MetricType("verified_items", "items", "none", "difference", 1.0, "documents whose content is as last written"),
     *_family("B", "lower", {
         "mem_used_bytes": "memory charged to the bucket",
         "rss_bytes": "resident memory without lazily freed pages (p99)",
@@ -181,34 +173,23 @@ _ALL = [
         "vsz_bytes": "virtual memory",
         "payload_bytes": "bytes requested for keys, values and per-item structures",
     }),
-    *[
-        MetricType(name, "B", "none", "difference", 2 * 2**20, title)
-        for name, title in {
-            "anon_huge_bytes": "memory in transparent huge pages",
-            "metadata_bytes": "the allocator's own metadata",
-            "allocator_frag_bytes": "free memory inside the allocator's pages in use",
-            "allocator_rss_bytes": "the allocator's metadata and its pages not yet purged",
-            "retained_bytes": "address space that the allocator retains without memory",
-            "store_bytes": "memory held by the store of a persistent bucket",
-        }.items()
-    ],
-    MetricType(
-        "metadata_thp_pages", "pages", "none", "difference", 1.0, "huge pages of allocator metadata"
-    ),
-    *[
-        MetricType(name, "%", "lower", "difference", 1.0, title, FRAGMENTATION_STEP)
-        for name, title in {
-            **_fragmentation("fragmentation", "fragmentation"),
-            **_fragmentation("fragmentation_payload", "memory beyond the payload"),
-        }.items()
-    ],
-    *[
-        MetricType(name, "%", "none", "difference", 1.0, title)
-        for name, title in {
-            "fragmentation_vsz": "fragmentation by virtual memory",
-            "fragmentation_payload_vsz": "memory beyond the payload, by virtual memory",
-        }.items()
-    ],
+    *_differences("B", "none", 2 * 2**20, {
+        "anon_huge_bytes": "memory in transparent huge pages",
+        "metadata_bytes": "the allocator's own metadata",
+        "allocator_frag_bytes": "free memory inside the allocator's pages in use",
+        "allocator_rss_bytes": "the allocator's metadata and its pages not yet purged",
+        "retained_bytes": "address space that the allocator retains without memory",
+        "store_bytes": "memory held by the store of a persistent bucket",
+    }),
+    MetricType("metadata_thp_pages", "pages", "none", "difference", 1.0, "huge pages of allocator metadata"),
+    *_differences("%", "lower", 1.0, {
+        **_fragmentation("fragmentation", "fragmentation"),
+        **_fragmentation("fragmentation_payload", "memory beyond the payload"),
+    }, FRAGMENTATION_STEP),
+    *_differences("%", "none", 1.0, {
+        "fragmentation_vsz": "fragmentation by virtual memory",
+        "fragmentation_payload_vsz": "memory beyond the payload, by virtual memory",
+    }),
 ]  # fmt: skip
 # Metrics of workloads that verify the content of every document.
 OF_CONTENTS = ("errors", "verified_items")
