@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from perfrunner.build.place import Platform
+from perfrunner.errors import HostError
 from perfrunner.hosts import scripts
 from perfrunner.hosts.facts import usable_cpus, usable_memory, work_dir_problem
 from perfrunner.spec.units import cpu_numbers
@@ -62,6 +63,13 @@ class Judgement(NamedTuple):
 def _warn_if(bad: bool, text: str, remedy: str, otherwise: str = "") -> Judgement:
     """Return a warning, or that the check passed (`otherwise` describes it; default: the same text)."""
     return Judgement("warning", text, remedy) if bad else Judgement("ok", otherwise or text)
+
+
+def refuse(findings: Iterable[Finding | None]) -> None:
+    """Raise HostError for the first problem."""
+    for finding in findings:
+        if finding is not None and finding.grade == "problem":
+            raise HostError(f"{finding.place}: {finding.text}", finding.remedy)
 
 
 def host_findings(place: str, facts: Facts, built_for: Platform | None = None) -> list[Finding]:

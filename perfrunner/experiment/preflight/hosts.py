@@ -14,6 +14,7 @@ from perfrunner.experiment.events import HostReady, Listener, Warned
 from perfrunner.experiment.preflight.health import (
     host_findings,
     platform_finding,
+    refuse,
     work_dir_finding,
 )
 from perfrunner.experiment.trial.outcome import changed_facts
@@ -113,18 +114,8 @@ def refuse_unfit(cluster: ClusterSpec, run_id: str, built_for: Platform) -> None
     """Raise HostError for the first host that is unreachable or cannot run programs built for `built_for`."""
     for name in dict.fromkeys((*cluster.engine_nodes, *cluster.load_clients)):
         with open_host(cluster.hosts[name], cluster.transport, name=name, run_id=run_id) as host:
-            _check_platform(name, host.facts(), built_for)
-            _check_work_dir(name, host)
-
-
-def _check_platform(name: str, facts: Mapping[str, object], built_for: Platform) -> None:
-    if unfit := platform_finding(name, facts, built_for):
-        raise HostError(f"{name}: {unfit.text}", hint=unfit.remedy)
-
-
-def _check_work_dir(name: str, host: Host) -> None:
-    if unfit := work_dir_finding(name, host.facts()):
-        raise HostError(f"{name}: {unfit.text}", hint=unfit.remedy)
+            facts = host.facts()
+            refuse([platform_finding(name, facts, built_for), work_dir_finding(name, facts)])
 
 
 @contextlib.contextmanager
@@ -157,7 +148,7 @@ def open_hosts(
             spec = cluster.hosts[name]
             host = stack.enter_context(open_host(spec, cluster.transport, name=name, run_id=run_id))
             facts[name] = host.facts()
-            _check_platform(name, facts[name], built_for)
+            refuse([platform_finding(name, facts[name], built_for)])
             boot_id = host.boot_id()
             host.lock(machine=boot_id not in machines)
             machines.add(boot_id)
@@ -174,7 +165,8 @@ def open_hosts(
             run_dir = f"{host.work_dir}/runs/{run_id}"
             host.transport.remove_tree(run_dir)
             if work_dir_finding(name, facts[name]):
-                _check_work_dir(name, host)  # what was removed may have filled it
+                # What was removed may have filled it.
+                refuse([work_dir_finding(name, host.facts())])
             stack.callback(_clear, host, run_dir)
             files = credentials.install(host.transport, f"{run_dir}/secret")
             local = _clients_are_here(cluster, name)

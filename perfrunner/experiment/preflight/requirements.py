@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from perfrunner.errors import HostError
-from perfrunner.experiment.preflight.health import Finding
+from perfrunner.experiment.preflight.health import Finding, refuse
 from perfrunner.experiment.trial.placement import client_python
 from perfrunner.hosts import Host, scripts
 from perfrunner.hosts.extra import require_sdk
@@ -20,9 +20,7 @@ CPUS_SUBJECT = "named CPUs"
 
 def require_cpus(spec: Spec, facts: Mapping[str, Mapping[str, object]]) -> None:
     """Raise HostError for the first host that lacks a CPU named in the spec."""
-    for finding in cpu_findings(spec, facts):
-        if finding.grade == "problem":
-            raise HostError(f"{finding.place}: {finding.text}", finding.remedy)
+    refuse(cpu_findings(spec, facts))
 
 
 def cpu_findings(spec: Spec, facts: Mapping[str, Mapping[str, object]]) -> Iterator[Finding]:
@@ -106,9 +104,7 @@ def require_sdk_here(spec: Spec) -> None:
 
 def require_sdk_there(spec: Spec, hosts: Mapping[str, Host]) -> None:
     """Raise HostError for the first load client that lacks the SDK."""
-    for finding in sdk_findings(spec, hosts):
-        if finding.grade == "problem":
-            raise HostError(f"{finding.place}: {finding.text}", finding.remedy)
+    refuse(sdk_findings(spec, hosts))
 
 
 def sdk_findings(spec: Spec, hosts: Mapping[str, Host]) -> Iterator[Finding]:
