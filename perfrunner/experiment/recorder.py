@@ -218,18 +218,10 @@ class Recorder:
         """Announce a unit that is about to run."""
         task = unit.tasks[0]
         others = tuple(other.variant for other in unit.tasks[1:])
-        self.context.journal.append(
-            "trial-started",
-            **_place(task),
-            others=others,
-        )
+        place = {**_place(task), "others": others}
+        self.context.journal.append("trial-started", **place)
         self.context.listener.on_event(
-            ev.TrialStarted(
-                number=self.done + 1,
-                total=self.total,
-                **_place(task),
-                others=others,
-            )
+            ev.TrialStarted(number=self.done + 1, total=self.total, **place)
         )
 
     def keep(self, results: Sequence[TrialResult], deployed: Mapping[str, Deployed]) -> None:
@@ -287,12 +279,7 @@ class Recorder:
     def _record(self, result: TrialResult, deployed: Mapping[str, Deployed]) -> TrialRecord:
         task = result.task
         return TrialRecord(
-            block=task.block,
-            attempt=task.attempt,
-            position=task.position,
-            workload=task.workload,
-            bucket=task.bucket,
-            variant=task.variant,
+            **vars(task),
             build_id=deployed[task.variant].build_id if task.variant in deployed else "",
             status=result.status,
             reason=result.reason,
@@ -301,7 +288,6 @@ class Recorder:
             metrics=dict(result.metrics),
             facts=dict(result.facts),
             raw_dir=self._raw_dir(result.directory),
-            group=task.group,
         )
 
     def _took(self, results: Sequence[TrialResult]) -> float:
@@ -381,10 +367,5 @@ def _first_of(places: Sequence[str]) -> str:
 
 def _place(task: TrialKey) -> dict[str, Any]:
     """Return the keys that identify a trial in the journal and in events."""
-    return {
-        "block": task.block,
-        "attempt": task.attempt,
-        "workload": task.workload,
-        "bucket": task.bucket,
-        "variant": task.variant,
-    }
+    names = ("block", "attempt", "workload", "bucket", "variant")
+    return {name: getattr(task, name) for name in names}
