@@ -27,7 +27,6 @@ INHERITED = ("--set", "--profile", "--source", "--cluster", "--workloads")
 
 @click.command(
     "aa",
-    short_help="Measure the noise floor of the hosts (A/A test).",
     epilog="\b\nExamples:\n  perfrunner aa specs/experiments/quickstart.yaml"
     "\n  perfrunner aa spec.yaml --workloads pillowfight --repeats 20"
     "\n  perfrunner aa                               the spec of the latest experiment"

@@ -38,7 +38,6 @@ IF_SAME = ("refuse", "skip", "measure")
 
 @click.command(
     "ab",
-    short_help="Compare two revisions, or any servers, without a spec.",
     epilog="\b\nExamples:\n  perfrunner ab 'memcached -p {port} -t 1' 'memcached -p {port} -t 2'"
     "\n  perfrunner ab 'memcached -p {port}' './memcached-new -p {port}'"
     "\n  perfrunner ab --preload jemalloc,mimalloc 'redis-server --port {port} --save \"\"'"

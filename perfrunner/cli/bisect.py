@@ -28,7 +28,6 @@ DIRECTORY = "bisect"  # below the results directory
 
 @click.command(
     "bisect",
-    short_help="Find the commit that changed a metric.",
     epilog="\b\nExamples:\n  perfrunner bisect spec.yaml --good v1.2 --bad main --metric ops_per_s"
     "\n  perfrunner bisect spec.yaml --good v1.2 --bad main --metric ops_per_s --workloads pillowfight \\"
     "\n             --set buckets=[persistent] --set precision=0.5%"

@@ -35,7 +35,6 @@ Settings = dict[str, Mapping[str, str]]
 
 @click.command(
     "build",
-    short_help="Build and check every variant.",
     epilog="\b\nExamples:\n  perfrunner build specs/experiments/quickstart.yaml"
     "\n  perfrunner build spec.yaml --variants glibc --json",
 )

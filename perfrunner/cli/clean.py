@@ -39,7 +39,6 @@ class Target:
 
 @click.command(
     "clean",
-    short_help="Remove builds, leftovers on hosts, or results.",
     epilog="\b\nExamples:\n  perfrunner clean                        builds and leftovers of trials on this machine"
     "\n  perfrunner clean --cluster hosts.yaml   leftovers of trials on those hosts"
     "\n  perfrunner clean --keep 5               all but the 5 most recently used artifacts"

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 @click.command(
     "explain",
-    short_help="Show which functions' CPU time changed.",
     epilog="\b\nExamples:\n  perfrunner run SPEC --set workloads.pillowfight.profile=blocks"
     "\n  perfrunner explain glibc jemalloc                 two variants of the latest experiment"
     "\n  perfrunner explain quickstart glibc jemalloc      two variants of a named experiment"
@@ -184,7 +183,6 @@ def _table(console: Console, names: list[str], rows: list[tuple[str, ...]], *, l
 
 @click.command(
     "profile",
-    short_help="Print the CPU profiles of an experiment.",
     epilog="\b\nExamples:\n  perfrunner profile                                  baseline of the latest experiment"
     "\n  perfrunner profile quickstart --variant jemalloc-5.1.0 > jemalloc.folded"
     "\n  perfrunner profile --variant always --case append/ephemeral | flamegraph.pl > always.svg"

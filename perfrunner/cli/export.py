@@ -19,7 +19,6 @@ NAMES = ("trials", "rounds", "series")
 
 @click.command(
     "export",
-    short_help="Export the measured values, or a run as an archive.",
     epilog="\b\nExamples:\n  perfrunner export > trials.csv                        trials of the latest experiment"
     "\n  perfrunner export quickstart --table rounds           one row for each slice of load"
     "\n  perfrunner export --format parquet --to tables/       trials, rounds and series as files"
@@ -159,7 +158,6 @@ def _read(data: ExperimentData) -> None:
 
 @click.command(
     "import",
-    short_help="Add a run from an archive to the stored experiments.",
     epilog="\b\nExamples:\n  perfrunner export quickstart --archive quickstart.zip      on one machine"
     "\n  perfrunner import quickstart.zip                           on another"
     "\n  perfrunner compare quickstart-20261120-220000 quickstart"

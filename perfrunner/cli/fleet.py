@@ -46,7 +46,6 @@ fleet_option = click.option(
 
 @click.group(
     "fleet",
-    short_help="Queue runs for many groups of hosts.",
     epilog="\b\nExamples:\n  perfrunner fleet workers                      start a worker (not on a measured machine)"
     "\n  perfrunner fleet submit spec.yaml -g lab-a    queue a run"
     "\n  perfrunner fleet schedule                     queue the nightly runs of the fleet file, from cron"

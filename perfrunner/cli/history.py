@@ -16,7 +16,6 @@ from perfrunner.spec.suggest import expected_name
 
 @click.command(
     "history",
-    short_help="Show the primary metrics over all runs of a spec.",
     epilog="\b\nExamples:\n  perfrunner history                    all primary metrics of the latest run's spec"
     "\n  perfrunner history ops_per_s --spec quickstart --since 2026-10-01"
     "\n  perfrunner history rss_bytes --json"

@@ -25,7 +25,6 @@ MARKS = {"ok": "[green]✔[/]", "warning": "[yellow]![/]", "problem": "[red]✘[
 
 @click.command(
     "doctor",
-    short_help="Check the hosts for missing tools, noise and bad settings.",
     epilog="\b\nExamples:\n  perfrunner doctor                     this machine"
     "\n  perfrunner doctor specs/experiments/jemalloc-metadata-thp.yaml"
     "\n  perfrunner doctor specs/clusters/loopback-ssh.yaml --json"
@@ -99,7 +98,6 @@ _cluster = options.cluster_file("Cluster file with the hosts (default: this mach
 
 @click.command(
     "tune",
-    short_help="Tune the hosts for quiet measurements.",
     epilog="\b\nExamples:\n  perfrunner tune\n  perfrunner tune --cluster hosts.yaml"
     "\n  perfrunner tune --engine-cpus 0-7           also move interrupts to the other CPUs"
     "\n  perfrunner untune --cluster hosts.yaml      restore the previous settings"
@@ -137,7 +135,6 @@ def tune(cluster: Path | None, engine_cpus: str | None) -> None:
 
 @click.command(
     "untune",
-    short_help="Restore the settings that tune changed.",
     epilog="\b\nExamples:\n  perfrunner untune\n  perfrunner untune --cluster hosts.yaml",
 )
 @_cluster

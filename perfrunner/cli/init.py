@@ -20,7 +20,6 @@ LEFT_OUT = ("clusters/lab.yaml",)
 
 @click.command(
     "init",
-    short_help="Write a first spec and the reference specs.",
     epilog="\b\nExamples:\n  perfrunner init specs                      create specs/, or add missing files to it"
     "\n  perfrunner run specs/first.yaml",
 )

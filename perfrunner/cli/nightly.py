@@ -42,7 +42,6 @@ CHECKOUT = "(checkout)"  # key of the checkout in state.json; no spec can have t
 
 @click.command(
     "nightly",
-    short_help="Run specs every night and print what changed.",
     epilog="\b\nExamples:\n  perfrunner nightly specs/experiments/quickstart.yaml --out /var/lib/perfrunner"
     "\n  perfrunner nightly a.yaml b.yaml --keep 60     keep the reports of 60 nights"
     "\n  perfrunner nightly a.yaml --site public/       also update the static site"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 @click.command(
     "plan",
-    short_help="Show the trials of a run and its duration.",
     epilog="\b\nExamples:\n  perfrunner plan specs/experiments/quickstart.yaml --seed 41"
     "\n  perfrunner plan spec.yaml --set blocks=20 --json"
     "\n  perfrunner plan spec.yaml --profile historic      the duration with this profile",

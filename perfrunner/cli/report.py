@@ -81,7 +81,6 @@ class ReportOptions:
 
 @click.command(
     "report",
-    short_help="Report an experiment as a table, page or document.",
     epilog="\b\nExamples:\n  perfrunner report                                the latest experiment"
     "\n  perfrunner report quickstart --format markdown    for a pull request"
     "\n  perfrunner report --format github-comment         for scripts/post-comment"

@@ -56,7 +56,6 @@ class SpecFile(NamedTuple):
 
 @click.command(
     "run",
-    short_help="Build, check, measure and report the variants of a spec.",
     epilog="\b\nExamples:\n  perfrunner run specs/experiments/quickstart.yaml"
     "\n  perfrunner run spec.yaml --repeats 20 --set workloads.pillowfight.duration=30s"
     "\n  perfrunner run spec.yaml --cluster specs/clusters/loopback-ssh.yaml --fail-on worse"

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 @click.command(
     "show",
-    short_help="Show an experiment, its builds and its trials.",
     epilog="\b\nExamples:\n  perfrunner show                          the latest experiment"
     "\n  perfrunner show quickstart --trials      the latest run of that spec, with its trials"
     "\n  perfrunner show --verify                 check its raw files",
@@ -127,7 +126,6 @@ def _print_trials(console: Console, data: ExperimentData) -> None:
 
 @click.command(
     "list",
-    short_help="List the stored experiments.",
     epilog="\b\nExamples:\n  perfrunner list\n  perfrunner list --out nightly-results --json",
 )
 @options.out_option

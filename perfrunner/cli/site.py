@@ -14,7 +14,6 @@ from perfrunner.cli.output import note
 
 @click.command(
     "site",
-    short_help="Write a static site of all stored experiments.",
     epilog="\b\nExamples:\n  perfrunner site public/                          from ./perfrunner-results"
     "\n  perfrunner site public/ --out nightly/ --out laptop/"
     "\n  perfrunner site public/ --store postgresql://perf@db.example.org/results"
@@ -41,7 +40,6 @@ def command(directory: Path, stores: tuple[Path, ...]) -> None:
 
 @click.command(
     "serve",
-    short_help="Follow a running experiment in a browser.",
     epilog="\b\nExamples:\n  perfrunner serve                the latest experiment"
     "\n  perfrunner serve quickstart --port 8000"
     "\n\nThe server is read-only and listens on this machine only; stop it with Ctrl-C. Rendering a page takes CPU"

@@ -17,7 +17,6 @@ from perfrunner.spec.includes import shown
 
 @click.command(
     "validate",
-    short_help="Check specs without running anything.",
     epilog="\b\nExamples:\n  perfrunner validate specs/experiments/*.yaml"
     "\n  perfrunner validate spec.yaml --cluster hosts.yaml"
     "\n\nExit code: 0 if every spec is valid, else 2.",

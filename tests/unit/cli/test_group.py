@@ -186,7 +186,4 @@ def test_help_and_completion_load_no_command():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_line_of_help_is_of_a_command(name):
-    command = main.get_command(click.Context(main), name)
-    assert command is not None
-    if command.short_help:
-        assert command.short_help == COMMANDS[name][1]
+    assert main.get_command(click.Context(main), name) is not None
