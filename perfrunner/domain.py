@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 NO_BUCKET = "-"  # the bucket of a workload that has none
 # Workload types without a bucket: they run a program without an engine server. The list is here because
@@ -35,6 +35,11 @@ class Case(NamedTuple):
 def trial_place(variant: str, bucket: str, workload: str) -> str:
     """Return a trial's variant and case as progress and failures name them."""
     return " · ".join(part for part in (variant, bucket, workload) if part != NO_BUCKET)
+
+
+def known_fields(kind: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a stored record that are fields of a dataclass; a newer perfrunner may store others."""
+    return {key: value for key, value in record.items() if key in kind.__dataclass_fields__}
 
 
 @dataclass(frozen=True, order=True)

@@ -152,16 +152,15 @@ def schedule(fleet_path: Path, as_json: bool) -> None:
     jobs: list[Job] = []
     for entry in fleet.nightly:
         args = [*_given("--profile", entry.profile), *_given("--repeats", entry.repeats)]
+        path = Path(entry.spec)
         for name in entry.groups:
             group = fleet.groups[name]
-            spec = read_spec(
-                entry.spec,
-                RunOptions(
-                    profile=entry.profile, repeats=entry.repeats, cluster=Path(group.cluster)
-                ),
+            given = RunOptions(
+                profile=entry.profile, repeats=entry.repeats, cluster=Path(group.cluster)
             )
+            spec = read_spec(path, given)
             job = new_job(
-                spec, entry.spec, group, measured=args, always=[], night=_tonight(fleet), store=fleet.store
+                spec, path, group, measured=args, always=[], night=_tonight(fleet), store=fleet.store
             )  # fmt: skip
             if job.id in [other.id for other in jobs]:
                 raise UsageError(

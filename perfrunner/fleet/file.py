@@ -87,24 +87,13 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Nightly:
-    """An entry of the nightly list; `spec` is absolute."""
-
-    spec: Path
-    groups: tuple[str, ...]
-    profile: str | None
-    repeats: int | None
-    priority: int
-
-
-@dataclass(frozen=True)
 class Fleet:
     """A fleet file that was checked."""
 
     path: Path
     database: str
     groups: Mapping[str, Group]
-    nightly: tuple[Nightly, ...]
+    nightly: tuple[NightlySpec, ...]  # with absolute paths
     timezone: str | None
     store: str | None = None
 
@@ -207,7 +196,7 @@ class _Reader:
                         f"expected each host in only one group, but {host} is also in {other}",
                     )
 
-    def _nightly(self, index: int, spec: NightlySpec, groups: Mapping[str, Group]) -> Nightly:
+    def _nightly(self, index: int, spec: NightlySpec, groups: Mapping[str, Group]) -> NightlySpec:
         path = self._absolute(spec.spec)
         if not path.is_file():
             self.problems.add(
@@ -222,18 +211,18 @@ class _Reader:
                     "",
                     expected_name("a group of this file", name, groups),
                 )
-        return Nightly(path, spec.groups, spec.profile, spec.repeats, spec.priority)
+        return spec.model_copy(update={"spec": str(path)})
 
-    def _check_unique(self, nightly: tuple[Nightly, ...]) -> None:
+    def _check_unique(self, nightly: tuple[NightlySpec, ...]) -> None:
         """Check that no spec is listed twice for a group: they are the key of a nightly job."""
-        seen: set[tuple[Path, str]] = set()
+        seen: set[tuple[str, str]] = set()
         for index, entry in enumerate(nightly):
             for group in entry.groups:
                 if (entry.spec, group) in seen:
                     self.problems.add(
                         self._at("nightly", index).mark,
                         "",
-                        f"expected each spec once per group, got {entry.spec.name} twice for {group}",
+                        f"expected each spec once per group, got {Path(entry.spec).name} twice for {group}",
                     )
                 seen.add((entry.spec, group))
 

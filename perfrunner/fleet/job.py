@@ -12,6 +12,7 @@ from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from perfrunner.domain import known_fields
 from perfrunner.errors import EXIT_OK, EXIT_VERDICT, UsageError
 from perfrunner.fleet.file import NORMAL_PRIORITY, Group
 from perfrunner.paths import real_path
@@ -59,8 +60,7 @@ class Job:
 
 def job_of(document: dict[str, Any]) -> Job:
     """Read a job's document; fields that this version does not know are ignored."""
-    known = {field.name for field in dataclasses.fields(Job)}
-    values = {key: value for key, value in document.items() if key in known}
+    values = known_fields(Job, document)
     for key in ("measured", "always"):
         values[key] = tuple(values.get(key, ()))
     return Job(**values)
@@ -198,8 +198,7 @@ def find(jobs: Sequence[JobStatus], reference: str) -> JobStatus:
 
 def progress_of(document: Mapping[str, Any] | None) -> Progress:
     """Read a progress from its document; fields that this version does not know are ignored."""
-    known = Progress.__dataclass_fields__
-    return Progress(**{k: v for k, v in (document or {}).items() if k in known})
+    return Progress(**known_fields(Progress, document or {}))
 
 
 def ending_of(document: Mapping[str, Any] | None) -> Ending | None:
@@ -209,9 +208,8 @@ def ending_of(document: Mapping[str, Any] | None) -> Ending | None:
     """
     if document is None:
         return None
-    known = Ending.__dataclass_fields__
     named = {"message" if k == "said" else k: v for k, v in document.items()}
-    return Ending(**{k: v for k, v in named.items() if k in known})
+    return Ending(**known_fields(Ending, named))
 
 
 def unfinished_twin(job: Job, jobs: Sequence[JobStatus]) -> Job | None:

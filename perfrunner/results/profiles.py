@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.domain import NO_BUCKET
+from perfrunner.domain import NO_BUCKET, known_fields
 from perfrunner.errors import TrialError
 from perfrunner.measure.cpu_profile import Folded, parse_folded
 from perfrunner.results.files import raw_files
@@ -47,8 +47,8 @@ class VariantProfile:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> VariantProfile:
-        """Read a record. One that a newer perfrunner wrote may have more keys."""
-        return cls(**{k: v for k, v in record.items() if k in cls.__dataclass_fields__})
+        """Read a record."""
+        return cls(**known_fields(cls, record))
 
 
 def trial_profile(trial: TrialRecord) -> VariantProfile | None:
@@ -56,18 +56,7 @@ def trial_profile(trial: TrialRecord) -> VariantProfile | None:
     taken = trial.facts.get(TRIAL_FACT)
     if not taken:
         return None
-    return VariantProfile.of_record(
-        {
-            **taken,
-            "workload": trial.workload,
-            "bucket": trial.bucket,
-            "variant": trial.variant,
-            "group": trial.group,
-            "status": trial.status,
-            "reason": trial.reason,
-            "directory": trial.raw_dir,
-        }
-    )
+    return VariantProfile.of_record({**taken, **vars(trial), "directory": trial.raw_dir})
 
 
 def variant_profiles(data: ExperimentData) -> list[VariantProfile]:

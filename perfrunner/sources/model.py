@@ -8,10 +8,11 @@ and has interface 1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perfrunner.domain import known_fields
 from perfrunner.errors import UsageError
 
 FACT = "sources"  # the key of Sources.record() in an experiment's facts
@@ -106,8 +107,7 @@ def as_record(piece: ResolvedSource | Distance) -> dict[str, Any]:
 
 def source_of(record: Mapping[str, Any]) -> ResolvedSource:
     """Convert the values of as_record back to a source."""
-    known = {field.name for field in fields(ResolvedSource)}
-    given = {key: value for key, value in record.items() if key in known}
+    given = known_fields(ResolvedSource, record)
     return ResolvedSource(**{**given, "dirty": tuple(given.get("dirty") or ())})
 
 

@@ -58,7 +58,7 @@ def test_paths_are_relative_to_the_file(directory: Path) -> None:
     ]
     (entry,) = fleet.nightly
     assert (entry.spec, entry.repeats, entry.priority) == (
-        directory / "spec.yaml", 20, NIGHTLY_PRIORITY,
+        str(directory / "spec.yaml"), 20, NIGHTLY_PRIORITY,
     )  # fmt: skip
 
 
