@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from perfrunner.analysis.cases import clean_blocks
 from perfrunner.errors import UsageError
-from perfrunner.report.files import write_whole
+from perfrunner.results.files import write_whole
 from perfrunner.results.records import TRIAL_COLUMNS, trial_rows
 from perfrunner.spec.metrics import is_metric, metric_type
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any, Literal, TypeAlias
 from perfrunner.domain import MIN_BLOCKS
 from perfrunner.errors import PerfrunnerError, StoreError, UsageError
 from perfrunner.experiment.plan import MOST_BLOCKS, Width
+from perfrunner.results.files import write_whole
 from perfrunner.sources.git import UNSHALLOW, Repository
 from perfrunner.sources.run_git import GitError
 
@@ -72,16 +72,7 @@ class BisectState:
 
     def save(self, path: Path) -> None:
         """Write the state, completely or not at all. Raises StoreError."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_suffix(".new")
-            with temporary.open("w", encoding="utf-8") as file:
-                json.dump(asdict(self), file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+        write_whole(path, json.dumps(asdict(self), indent=1).encode())
 
     @classmethod
     def load(cls, path: Path) -> BisectState | None:

@@ -16,8 +16,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from perfrunner.build.artifact import needed
-from perfrunner.build.links import build_commands, parse_commands, sha256_of
-from perfrunner.errors import BuildError
+from perfrunner.build.links import (
+    build_commands,
+    ninja_tool,
+    parse_commands,
+    sha256_of,
+    write_json,
+)
 
 _SCHEMA = 1
 _ABSENT = "absent"
@@ -27,12 +32,8 @@ _OUTPUT = re.compile(r" -o (\S+) ")
 
 def keep_inputs(cache_dir: Path, recipe: str, files: Iterable[Path]) -> None:
     """Store the list of files that a recipe reads."""
-    path = _path(cache_dir, recipe)
-    path.parent.mkdir(parents=True, exist_ok=True)
     document = {"schema": _SCHEMA, "files": sorted({str(file) for file in files})}
-    aside = path.with_suffix(".new")
-    aside.write_text(json.dumps(document, indent=0) + "\n", encoding="utf-8")
-    aside.replace(path)
+    write_json(_path(cache_dir, recipe), document)
 
 
 def known_inputs(cache_dir: Path, recipe: str) -> list[Path] | None:
@@ -72,10 +73,7 @@ def find_inputs(
 
 def keep_sums(record: Path, files: Iterable[Path]) -> None:
     """Record the digests of the files that a tree was built from."""
-    kept = {**_kept_sums(record), **{str(file): _sum_of(file) for file in files}}
-    aside = record.with_suffix(".new")
-    aside.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
-    aside.replace(record)
+    write_json(record, {**_kept_sums(record), **{str(file): _sum_of(file) for file in files}})
 
 
 def changed_since(record: Path) -> list[str]:
@@ -135,18 +133,8 @@ def _headers(build: Path, objects: set[str], ninja: str, env: Mapping[str, str])
 
     `ninja -t deps` prints an object's name at the margin and its dependencies indented.
     """
-    done = subprocess.run(
-        [ninja, "-C", str(build), "-t", "deps"],
-        env=dict(env),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise BuildError(f"ninja -t deps failed: {done.stderr.strip()[:300]}")
     headers: set[str] = set()
-    for block in done.stdout.split("\n\n"):
+    for block in ninja_tool("deps", build, ninja, env).split("\n\n"):
         head, *lines = block.strip("\n").split("\n")
         if head.partition(": ")[0] in objects:
             headers.update(line.strip() for line in lines)

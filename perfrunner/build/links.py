@@ -60,9 +60,7 @@ def keep_links(
         if name in wanted
     }
     document = {"schema": _SCHEMA, "programs": {name: asdict(link) for name, link in links.items()}}
-    path = _path(cache_dir, build_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write_whole(path, (json.dumps(document, indent=1) + "\n").encode())
+    write_json(_path(cache_dir, build_id), document)
 
 
 def link_commands(tree: Path, ninja: str, env: Mapping[str, str]) -> dict[str, list[str]]:
@@ -72,16 +70,17 @@ def link_commands(tree: Path, ninja: str, env: Mapping[str, str]) -> dict[str, l
 
 def build_commands(tree: Path, ninja: str, env: Mapping[str, str]) -> str:
     """Return the commands of everything that the configured tree builds, one per line. Raises BuildError."""
+    return ninja_tool("commands", tree, ninja, env)
+
+
+def ninja_tool(tool: str, tree: Path, ninja: str, env: Mapping[str, str]) -> str:
+    """Return what one of ninja's tools prints about a build tree. Raises BuildError."""
+    argv = [ninja, "-C", str(tree), "-t", tool]
     done = subprocess.run(
-        [ninja, "-C", str(tree), "-t", "commands"],
-        env=dict(env),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        argv, env=dict(env), capture_output=True, text=True, timeout=120, check=False
     )
     if done.returncode != 0:
-        raise BuildError(f"ninja -t commands failed: {done.stderr.strip()[:300]}")
+        raise BuildError(f"ninja -t {tool} failed: {done.stderr.strip()[:300]}")
     return done.stdout
 
 
@@ -183,9 +182,11 @@ def _keep(source: Path, target: Path) -> None:
         aside.replace(target)
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def write_json(path: Path, document: object) -> None:
+    """Write a file completely or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with _aside(path) as aside:
-        aside.write_bytes(data)
+        aside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         aside.replace(path)
 
 

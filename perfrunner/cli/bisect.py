@@ -166,7 +166,7 @@ def _state(path: Path, spec: Spec, metric: str, ends: tuple[str, str], resume: b
 def _report(search: Search, path: Path, as_json: bool) -> None:
     """Print the finding and the steps, and write the chart and a page next to the state file."""
     from perfrunner.report.bisect import draw, effect_text, finding, markdown, redacted_state
-    from perfrunner.report.files import write_whole
+    from perfrunner.results.files import write_whole
 
     state = redacted_state(search.state)
     culprits = search.culprits()

@@ -175,14 +175,10 @@ class RememberedSettingsChecks:
 
     def remember(self, variant: str, build_id: str, settings: Mapping[str, str]) -> None:
         """Store a settings check; the file is renamed into place, so a reader sees all or nothing."""
-        path = self._path(variant, build_id)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".new")
-        temporary.write_text(
-            json.dumps({"variant": variant, "build_id": build_id, "settings": dict(settings)}),
-            encoding="utf-8",
-        )
-        temporary.replace(path)
+        from perfrunner.build.links import write_json
+
+        document = {"variant": variant, "build_id": build_id, "settings": dict(settings)}
+        write_json(self._path(variant, build_id), document)
 
     def _path(self, variant: str, build_id: str) -> Path:
         key = {

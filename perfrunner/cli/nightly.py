@@ -106,9 +106,9 @@ def command(  # noqa: PLR0913
 
     Does nothing while an earlier night of the same results directory is still running.
     """
-    from perfrunner.report.files import write_whole
     from perfrunner.report.nightly import mail_text, trend_page
     from perfrunner.report.site import write_site
+    from perfrunner.results.files import write_whole
 
     place = Place(real_path(out_dir))
     place.make()

@@ -101,7 +101,7 @@ class Place:
 
     def save(self, state: Mapping[str, Before]) -> None:
         """Write the state of each spec. Raises StoreError."""
-        from perfrunner.report.files import write_whole
+        from perfrunner.results.files import write_whole
 
         document = {name: _document(before) for name, before in state.items()}
         write_whole(self.state_file, (json.dumps(document, indent=1) + "\n").encode())

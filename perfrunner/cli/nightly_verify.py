@@ -113,7 +113,7 @@ class Verification:
             return {}
 
     def _keep(self, spec: str, decisions: Sequence[Decision]) -> None:
-        from perfrunner.report.files import write_whole
+        from perfrunner.results.files import write_whole
 
         kept = {**self._kept(), spec: decisions}
         document = {

@@ -156,7 +156,7 @@ def load(store: ResultStore, reference: str | None, *, hide: bool) -> Experiment
 def write_report(report: Report, data: ExperimentData, given: ReportOptions) -> None:
     """Write a report to stdout or to files; print the paths of files on stderr."""
     from perfrunner.report import render, write_charts, write_html
-    from perfrunner.report.files import write_whole
+    from perfrunner.results.files import write_whole
 
     if given.fmt == "html":
         page = given.output or Path(data.directory or ".") / data.experiment.id / PAGE

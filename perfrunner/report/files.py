@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfrunner.errors import StoreError
-from perfrunner.results.files import sync_path
+from perfrunner.results.files import write_whole
 from perfrunner.text import readable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData
     from perfrunner.results.raw import RawSeries
@@ -60,25 +58,3 @@ def write_html(report: Report, data: ExperimentData, path: Path) -> Path:
     charts = draw_charts(report, data, raw, names=STATIC)
     text = readable(html_text(report, data, raw, charts, path))
     return write_whole(path, text.encode())
-
-
-def write_whole(path: Path, content: bytes) -> Path:
-    """Write a temporary file, sync it and rename it, so that a full disk or a power cut leaves the old file."""
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-            sync_path(path.parent)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
-    return path

@@ -216,8 +216,8 @@ def transaction(engine: Engine, place: str) -> Iterator[Connection]:
         raise StoreError(f"{place} is damaged: {error}") from error
 
 
-# Start of the name of SQLite's error -> message, and hint.
-SQLITE_ERRORS: tuple[tuple[str, str, str | None], ...] = (
+# Starts of the names of SQLite's errors, message, and hint.
+SQLITE_ERRORS: tuple[tuple[str | tuple[str, ...], str, str], ...] = (
     (
         "SQLITE_FULL",
         "no space left on the disk of {place}; all trials stored before are safe",
@@ -229,12 +229,7 @@ SQLITE_ERRORS: tuple[tuple[str, str, str | None], ...] = (
         "is another perfrunner writing to the same directory?",
     ),
     (
-        "SQLITE_NOTADB",
-        "{place} is damaged: {text}",
-        "restore it from a copy, or move it away to start with an empty store",
-    ),
-    (
-        "SQLITE_CORRUPT",
+        ("SQLITE_NOTADB", "SQLITE_CORRUPT"),
         "{place} is damaged: {text}",
         "restore it from a copy, or move it away to start with an empty store",
     ),

@@ -12,10 +12,11 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from perfrunner.errors import StoreError, TrialError
 
@@ -82,21 +83,47 @@ class Contents:
         if self.has(content) and digest(self.path(content.sha256)) == content.sha256:
             return content
         place = self.path(content.sha256)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        handle, fresh = tempfile.mkstemp(prefix=".", dir=place.parent)
-        try:
-            with path.open("rb") as source, os.fdopen(handle, "wb") as target:
-                shutil.copyfileobj(source, target, CHUNK)
-                os.fchmod(target.fileno(), 0o644)
-                target.flush()
-                os.fsync(target.fileno())
-            os.replace(fresh, place)  # noqa: PTH105 - a path of mkstemp
-            for directory in (place.parent, self.directory):
-                sync_path(directory)
-        except BaseException:
-            Path(fresh).unlink(missing_ok=True)
-            raise
+        with path.open("rb") as source, _replacing(place) as target:
+            shutil.copyfileobj(source, target, CHUNK)
+        sync_path(self.directory)
         return content
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            os.fchmod(file.fileno(), 0o644)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+        sync_path(path.parent)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """Write a temporary file that replaces `path` when it is complete and on disk. Raises StoreError.
+
+    A full disk or a power cut leaves the old file.
+    """
+    try:
+        with _replacing(path) as file:
+            yield file
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_whole(path: Path, content: bytes) -> Path:
+    """Write a file completely or not at all, as `new_file` does; return its path."""
+    with new_file(path) as file:
+        file.write(content)
+    return path
 
 
 def digest(path: Path) -> str:

@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perfrunner import __version__
 from perfrunner.errors import PerfrunnerError, StoreError, TrialError, UsageError
-from perfrunner.results.files import CHUNK, digest, raw_files, sync_path
+from perfrunner.results.files import CHUNK, digest, new_file, raw_files, sync_path
 from perfrunner.results.profiles import variant_profiles
 from perfrunner.results.records import (
     IMPORTED,
@@ -91,7 +91,7 @@ def write_archive(store: ResultStore, experiment_id: str, path: Path) -> Moved:
     data = store.load(experiment_id)
     problems: list[str] = []
     files: list[ArchivedFile] = []
-    with _new_file(path) as out, zipfile.ZipFile(out, "w", allowZip64=True) as archive:
+    with new_file(path) as out, zipfile.ZipFile(out, "w", allowZip64=True) as archive:
         for entry, source in _files_of(data, store.raw_digests(experiment_id), problems):
             with source.open("rb") as content, archive.open(_member(entry.member), "w") as target:
                 shutil.copyfileobj(content, target, CHUNK)
@@ -185,26 +185,6 @@ def _member(name: str) -> zipfile.ZipInfo:
     info.compress_type = zipfile.ZIP_DEFLATED
     info.external_attr = 0o644 << 16
     return info
-
-
-@contextmanager
-def _new_file(path: Path) -> Iterator[IO[bytes]]:
-    """Write a temporary file that replaces `path` when it is complete and on disk."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 @contextmanager
