@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from perfrunner.domain import MIN_BLOCKS, WITHOUT_AN_ENGINE
 from perfrunner.errors import PerfrunnerError, UsageError
 from perfrunner.report.build import build_report
+from perfrunner.report.html import render_page
 from perfrunner.report.model import primary_rows
 from perfrunner.report.page.effects import panels
 from perfrunner.report.redact import redacted
@@ -108,22 +109,11 @@ def _seconds_of_a_block(data: ExperimentData) -> float | None:
 
 def live_page(data: ExperimentData, others: Sequence[ExperimentSummary]) -> str:
     """Return the page of one experiment, with links to `others`."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
-    from perfrunner.report.charts.dots import pieces
     from perfrunner.report.page.assemble import chart_data_colours
 
-    environment = Environment(
-        loader=PackageLoader("perfrunner.report"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters["breakable"] = lambda name, *ends: Markup("<wbr>").join(
-        pieces(str(name), *ends)
-    )
     report = build_report(data)
-    return environment.get_template("live.html.j2").render(
-        record=data.experiment, report=report, comparison=report.comparison,
+    return render_page(
+        "live.html.j2", record=data.experiment, report=report, comparison=report.comparison,
         progress=progress(data, report.comparison.blocks), needed=MIN_BLOCKS,
         colours=chart_data_colours(report), panels=panels(report, primary_rows(report)), others=others,
     )  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.history import level_text
+from perfrunner.report.html import render_page
 
 if TYPE_CHECKING:
     from perfrunner.analysis.series import History, Series
@@ -103,46 +103,27 @@ def _details(night: SpecNight) -> list[str]:
 
 WIDTH, HEIGHT, PAD = 640, 90, 6
 MOST_RUNS = 400  # newest runs of a series that are drawn
-LEGEND = "A dot is a run: the change of a variant against the baseline, or the mean of the baseline. A line is a level."
-STYLE = """
-:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
-body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2.2rem; } h3 { font-size: 1rem; margin: 1.4rem 0 .2rem; }
-svg { width: 100%; height: auto; } .run { fill: #0072b2; } .level { stroke: #d55e00; stroke-width: 2; }
-.levels { margin: 0; padding-left: 1.2rem; } .alarm { color: #c23b22; }
-"""
 
 
 def trend_page(specs: Mapping[str, Sequence[History]], made_at: str) -> str:
-    """Return the page: metrics by spec. All names are escaped, because they come from specs and stores."""
-    parts = [
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
-        f"<title>perfrunner: trend</title><style>{STYLE}</style><h1>Nightly trend</h1>",
-        f"<p>{html.escape(made_at)}. {LEGEND}</p>",
-    ]
-    for name, histories in specs.items():
-        parts.append(f"<h2>{html.escape(name)}</h2>")
-        alarms = [alarm for history in histories for alarm in history.alarms]
-        if alarms:
-            shown = "".join(f"<li>{html.escape(str(alarm))}</li>" for alarm in reversed(alarms))
-            parts.append(f"<ul class=alarm>{shown}</ul>")
-        left_out = dict.fromkeys(line for history in histories for line in history.why)
-        parts += [f"<p>left out: {html.escape(line)}</p>" for line in left_out]
-        parts += [_series(series) for history in histories for series in history.series]
-    return "\n".join(parts) + "\n"
-
-
-def _series(series: Series) -> str:
-    title = f"{series.metric.id}, {series.case}: {series.variant}"
-    if series.kind is not None:
-        title += f" against {series.baseline}"
-    levels = "".join(
-        f"<li>{html.escape(level_text(series, n))}</li>" for n in range(len(series.levels))
+    """Return the page: metrics by spec."""
+    return render_page(
+        "trend.html.j2",
+        made_at=made_at,
+        specs=[
+            (
+                name,
+                [alarm for history in histories for alarm in history.alarms][::-1],
+                list(dict.fromkeys(line for history in histories for line in history.why)),
+                [_drawing(series) for history in histories for series in history.series],
+            )
+            for name, histories in specs.items()
+        ],
     )
-    return f"<h3>{html.escape(title)}</h3>{_drawing(series)}<ul class=levels>{levels}</ul>"
 
 
-def _drawing(series: Series) -> str:
+def _drawing(series: Series) -> dict[str, Any]:
+    """Return the title of a series, the places of its runs and levels, and the levels as text."""
     skipped = max(0, len(series.runs) - MOST_RUNS)
     values = [run.value for run in series.runs][skipped:]
     known = [value for value in values if math.isfinite(value)]
@@ -150,19 +131,22 @@ def _drawing(series: Series) -> str:
     span = (high - low) or 1.0
     step = (WIDTH - 2 * PAD) / max(1, len(values) - 1)
 
-    def x(place: int) -> float:
-        return PAD + step * place
+    def x(place: int) -> str:
+        return f"{PAD + step * place:.1f}"
 
-    def y(value: float) -> float:
-        return HEIGHT - PAD - (HEIGHT - 2 * PAD) * (value - low) / span
+    def y(value: float) -> str:
+        return f"{HEIGHT - PAD - (HEIGHT - 2 * PAD) * (value - low) / span:.1f}"
 
-    dots = "".join(
-        f"<circle class=run cx={x(n):.1f} cy={y(v):.1f} r=2 />" for n, v in enumerate(values)
-    )
-    lines = "".join(
-        f"<line class=level x1={x(max(0, level.first - skipped)):.1f} x2={x(level.last - skipped):.1f}"
-        f" y1={y(level.value):.1f} y2={y(level.value):.1f} />"
-        for level in series.levels
-        if level.last >= skipped
-    )
-    return f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' role=img>{dots}{lines}</svg>"
+    against = "" if series.kind is None else f" against {series.baseline}"
+    return {
+        "title": f"{series.metric.id}, {series.case}: {series.variant}{against}",
+        "width": WIDTH,
+        "height": HEIGHT,
+        "dots": [(x(n), y(value)) for n, value in enumerate(values)],
+        "lines": [
+            (x(max(0, level.first - skipped)), x(level.last - skipped), y(level.value))
+            for level in series.levels
+            if level.last >= skipped
+        ],
+        "levels": [level_text(series, n) for n in range(len(series.levels))],
+    }

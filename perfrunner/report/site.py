@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +14,7 @@ from perfrunner.analysis.nights import Night, nights, primary_metrics
 from perfrunner.analysis.noise import is_aa
 from perfrunner.report.charts.style import VARIANTS
 from perfrunner.report.history import history_document, run_text
+from perfrunner.report.html import embedded, render_page, slug
 from perfrunner.report.numbers import LARGE_RATIO
 from perfrunner.report.redact import redacted_record
 from perfrunner.report.variants import definition
@@ -26,8 +23,6 @@ from perfrunner.results.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from jinja2 import Environment
 
     from perfrunner.results import ExperimentRecord, ExperimentSummary
 
@@ -65,18 +60,18 @@ def write_site(stores: Sequence[Path], directory: Path, url: str | None = None) 
         charts = _histories(data.get(name, []))
         changes[name] = _changes(charts)
         links = {e.record.id: e.link for e in of_spec}
-        pages[f"spec-{slug(name)}.html"] = _render(
+        pages[f"spec-{slug(name)}.html"] = render_page(
             "site_spec.html.j2", name=name, entries=of_spec,
-            data=_embedded({"charts": charts, "links": links, "colours": VARIANTS, "large": LARGE_RATIO}),
+            data=embedded({"charts": charts, "links": links, "colours": VARIANTS, "large": LARGE_RATIO}),
         )  # fmt: skip
     variants, hosts = _variants(entries), _hosts(entries)
     for kind, groups in (("variant", variants), ("host", hosts)):
         for name, group in groups.items():
-            pages[f"{kind}-{slug(name)}.html"] = _render(
+            pages[f"{kind}-{slug(name)}.html"] = render_page(
                 "site_list.html.j2", kind=kind, name=name, entries=group,
                 what=_definitions(name, group) if kind == "variant" else [],
             )  # fmt: skip
-    pages["index.html"] = _render(
+    pages["index.html"] = render_page(
         "site_index.html.j2", entries=entries, specs=specs, changes=changes, variants=variants, hosts=hosts
     )  # fmt: skip
     written = [write_whole(directory / name, text.encode()) for name, text in pages.items()]
@@ -84,12 +79,6 @@ def write_site(stores: Sequence[Path], directory: Path, url: str | None = None) 
         text = files("perfrunner.report").joinpath(name).read_text("utf-8")
         written.append(write_whole(directory / Path(name).name, text.encode()))
     return written
-
-
-def slug(name: str) -> str:
-    """Return a file name for any name; different names stay different."""
-    plain = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")
-    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _read(
@@ -189,29 +178,3 @@ def _hosts(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
                          f"Linux {facts['kernel']}" if "kernel" in facts else None]  # fmt: skip
                 by_host[", ".join([str(name), *(str(p) for p in parts if p)])].append(entry)
     return dict(sorted(by_host.items()))
-
-
-def _embedded(content: Any) -> Any:
-    from markupsafe import Markup
-
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Markup(
-        text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    )  # cannot end the script element
-
-
-def _render(template: str, **values: Any) -> str:
-    return _environment().get_template(template).render(**values)
-
-
-@cache
-def _environment() -> Environment:
-    """Return the environment, shared by all pages to compile templates once."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("perfrunner.report"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters["slug"] = slug
-    return environment

@@ -9,9 +9,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.account import TITLE, account_rows
-from perfrunner.report.charts.dots import pieces
 from perfrunner.report.explain import NO_COUNTERS
 from perfrunner.report.facts import flatten, own_facts, shared_build
+from perfrunner.report.html import embedded, render_page
 from perfrunner.report.json_document import document
 from perfrunner.report.model import HOSTS, primary_rows
 from perfrunner.report.page.chart_data import chart_data
@@ -25,6 +25,8 @@ from perfrunner.report.variants import command
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from markupsafe import Markup
 
     from perfrunner.analysis import Row
     from perfrunner.domain import Case
@@ -50,26 +52,16 @@ def html_text(
     report: Report, data: ExperimentData, raw: RawSeries, charts: Sequence[Chart], page: Path | None
 ) -> str:
     """Return the page. `charts`: pictures for readers without scripts (PICTURED: for all); `page`: its path."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("perfrunner.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["breakable"] = lambda name, *ends: Markup("<wbr>").join(
-        pieces(str(name), *ends)
-    )
     primary = primary_rows(report)
     rest = _by_metric(report, leave_out=primary)
     brief_metrics, lines = brief(report)
     colours = chart_data_colours(report)
     names = SCRIPTS + (OF_PROFILES if report.profiles or report.explanations else ())
     scripts = [files("perfrunner.report").joinpath(name).read_text("utf-8") for name in names]
-    return environment.get_template("report.html.j2").render(
+    return render_page(
+        "report.html.j2",
         report=report,
         comparison=report.comparison,
         record=report.experiment,
@@ -105,7 +97,7 @@ def html_text(
         shared_build=shared_build(report.builds),
         builds=[(b, own_facts(b, report.builds)) for b in report.builds],
         spec_json=json.dumps(dict(report.experiment.spec_json), indent=2, ensure_ascii=False),
-        raw=Markup(_embedded(report, data, raw, page)),
+        raw=_embedded(report, data, raw, page),
     )
 
 
@@ -148,8 +140,8 @@ def _metric_names(report: Report) -> list[tuple[str, bool]]:
     return sorted(names.items(), key=lambda item: not item[1])
 
 
-def _embedded(report: Report, data: ExperimentData, raw: RawSeries, page: Path | None) -> str:
-    """Return the report, the trials and the data of the charts as JSON that cannot end the script element."""
+def _embedded(report: Report, data: ExperimentData, raw: RawSeries, page: Path | None) -> Markup:
+    """Return the report, the trials and the data of the charts as JSON."""
     content = {
         "report": document(report),
         "trials": [
@@ -164,8 +156,7 @@ def _embedded(report: Report, data: ExperimentData, raw: RawSeries, page: Path |
         ],
         "charts": chart_data(report, data, raw, page),
     }  # fmt: skip
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return embedded(content)
 
 
 SILENT = (

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from synthetic_nights import LOST, RUNS
 
 from perfrunner.cli import main
-from perfrunner.report.site import slug
+from perfrunner.report.html import slug
 
 
 @pytest.fixture(scope="module")
