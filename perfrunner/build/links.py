@@ -56,16 +56,11 @@ def keep_links(
     wanted = set(programs)
     links = {
         name: _describe(argv, tree, cache_dir, sums)
-        for name, argv in link_commands(tree, ninja, env).items()
+        for name, argv in parse_commands(build_commands(tree, ninja, env)).items()
         if name in wanted
     }
     document = {"schema": _SCHEMA, "programs": {name: asdict(link) for name, link in links.items()}}
     write_json(_path(cache_dir, build_id), document)
-
-
-def link_commands(tree: Path, ninja: str, env: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the link command, relative to the tree, of every program that the tree links, by name."""
-    return parse_commands(build_commands(tree, ninja, env))
 
 
 def build_commands(tree: Path, ninja: str, env: Mapping[str, str]) -> str:
@@ -85,7 +80,7 @@ def ninja_tool(tool: str, tree: Path, ninja: str, env: Mapping[str, str]) -> str
 
 
 def parse_commands(text: str) -> dict[str, list[str]]:
-    """Return the link steps in the output of `ninja -t commands`."""
+    """Return the link command, relative to the tree, of each program in the output of `ninja -t commands`."""
     commands: dict[str, list[str]] = {}
     for line in text.splitlines():
         if not line.startswith(": && "):

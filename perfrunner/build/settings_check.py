@@ -63,11 +63,6 @@ def check_tunables(variant: Variant, listing: str) -> dict[str, str]:
     return read
 
 
-def wants_tunables(env: Mapping[str, str]) -> bool:
-    """Tell whether the environment sets any glibc tunable."""
-    return bool(asked_tunables(env))
-
-
 def _number(text: str) -> int | str:
     """Parse a number as glibc does (strtoul, base 0); return other text unchanged."""
     try:
@@ -306,7 +301,7 @@ def _check_environment(host: Host, process: Process, variant: Variant) -> dict[s
             f"variant {variant.name}: the environment of the engine on {host.name} differs from the one it was given:"
             f" {', '.join(foreign)}"
         )
-    if not wants_tunables(env):
+    if not asked_tunables(env):
         return {}
     loader = loader_of(transport.read_text(f"/proc/{process.pid}/maps"))
     if loader is None:

@@ -107,10 +107,8 @@ def _cases(data: ExperimentData, wanted: str | None) -> list[CaseBlocks]:
             f"{data.experiment.id} has no CPU profiles of its blocks",
             f"run it again with {sets or 'profile: blocks in its workloads'}",
         )
-    names = {f"{case.case.workload}/{case.case.bucket}": case for case in cases}
-    chosen = [
-        case for name, case in names.items() if wanted in (None, name, name.partition("/")[0])
-    ]
+    names = {"/".join(case.case): case for case in cases}
+    chosen = [case for name, case in names.items() if _is_meant(name, wanted)]
     if not chosen:
         raise UsageError(
             f"{data.experiment.id} has no profiled case {wanted}", f"its cases: {', '.join(names)}"
@@ -118,12 +116,17 @@ def _cases(data: ExperimentData, wanted: str | None) -> list[CaseBlocks]:
     return chosen
 
 
+def _is_meant(name: str, wanted: str | None) -> bool:
+    """Return whether --case means this case: its whole name, or its workload alone."""
+    return wanted in (None, name, name.partition("/")[0])
+
+
 def _write_flame(pairs: list[ProfiledPair], path: Path) -> None:
     from perfrunner.report.flame import difference_svg, standalone
     from perfrunner.report.profiles import frames
 
     if len(pairs) > 1:
-        cases = " | ".join(f"{pair.case.workload}/{pair.case.bucket}" for pair in pairs)
+        cases = " | ".join("/".join(pair.case) for pair in pairs)
         raise UsageError("--flame shows one case", f"choose one: --case {cases}")
     (pair,) = pairs
     label = f"CPU time of {pair.variant} against {pair.base} in {pair.case}"
@@ -243,14 +246,16 @@ def _of_case(data: ExperimentData, case: str | None) -> list[VariantProfile]:
             f"{data.experiment.id} has no profiles",
             "set `profile: perf` for a workload of the spec and run it again",
         )
-    cases = list(dict.fromkeys(f"{profile.workload}/{profile.bucket}" for profile in profiles))
-    wanted = [c for c in cases if case is None or c == case or c.split("/")[0] == case]
-    if len(wanted) != 1:
-        problem = "several profiled cases" if wanted else f"no profiled case {case}"
+    by_case: dict[str, list[VariantProfile]] = {}
+    for profile in profiles:
+        by_case.setdefault(f"{profile.workload}/{profile.bucket}", []).append(profile)
+    meant = [of_case for name, of_case in by_case.items() if _is_meant(name, case)]
+    if len(meant) != 1:
+        problem = "several profiled cases" if meant else f"no profiled case {case}"
         raise UsageError(
-            f"{data.experiment.id} has {problem}", f"choose one: --case {' | '.join(cases)}"
+            f"{data.experiment.id} has {problem}", f"choose one: --case {' | '.join(by_case)}"
         )
-    return [profile for profile in profiles if f"{profile.workload}/{profile.bucket}" == wanted[0]]
+    return meant[0]
 
 
 def _of_variant(profiles: list[VariantProfile], variant: str) -> VariantProfile:

@@ -61,7 +61,8 @@ def judge(document: Mapping[str, Any], fail_on: str | None) -> Judgement:
         if row["primary"] and row["variant"] != row["baseline"] and row["direction"] != "none"
     ]
     hidden = [row for row in document["results"] if row.get("companion")]
-    judged = [*rows, *(row for row in hidden if _place(row) in set(map(_place, _more_cpu(rows))))]
+    disagreeing = {_place(row) for row in rows if row.get("cpu")}  # of throughput and total CPU
+    judged = [*rows, *(row for row in hidden if _place(row) in disagreeing)]
     failing = [_line(row) for row in judged if row["verdict"] == "worse" and beyond_margin(row)]
     unknown = [_line(row) for row in rows if row["verdict"] not in SURE]
     unknown += [f"{metric} was not measured" for metric in _not_measured(document)]
@@ -71,11 +72,6 @@ def judge(document: Mapping[str, Any], fail_on: str | None) -> Judgement:
     if not any(row["verdict"] in (*SURE, "unsure") for row in rows):
         failing.append("no primary metric has a verdict, so there is nothing to judge")
     return Judgement(tuple(failing), tuple(unknown))
-
-
-def _more_cpu(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the rows of throughput whose total CPU disagrees with it."""
-    return [row for row in rows if row.get("cpu")]
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -108,7 +108,8 @@ class LineProgress(QuietProgress):
             case ev.BlockStarted(_, blocks):
                 self._blocks = blocks
             case ev.TrialFinished():
-                self._trial_finished(event)
+                left = "" if self._left is None else f"  left {duration(self._left)}"
+                self._say(f"{trial_line(event, self._blocks)}{left}")
             case ev.BlockDiscarded():
                 self._say(discarded_line(event))
             case ev.Provisional():
@@ -133,9 +134,6 @@ class LineProgress(QuietProgress):
 
     def _show_estimates(self, event: ev.Provisional) -> None:
         self._say(provisional_line(event))
-
-    def _trial_finished(self, event: ev.TrialFinished) -> None:
-        self._say(f"{trial_line(event, self._blocks)}{left_text(self._left)}")
 
 
 class BarProgress(LineProgress):
@@ -272,11 +270,6 @@ def finished_line(event: ev.RunFinished) -> str:
         f"{label}{escape(event.experiment_id)}: {event.ok} trials ok, {event.discarded} discarded, "
         f"{event.failed} failed in {duration(event.seconds)}"
     )
-
-
-def left_text(seconds: float | None) -> str:
-    """Format the time left; empty if it is unknown."""
-    return "" if seconds is None else f"  left {duration(seconds)}"
 
 
 def si(number: float) -> str:

@@ -188,6 +188,8 @@ def _report(given: RunOptions, outcome: RunOutcome, again: str) -> dict[str, Any
     A failure of one form does not prevent the others. Raises StoreError, with the command that
     reports the run again, if one of them fails: everything measured is stored by then.
     """
+    from perfrunner.report import render, write_html
+
     remedy = f"the measurements are stored; report them with: {again}"
     try:
         report, shared, machine = _read_report(given.out_dir, outcome)
@@ -195,11 +197,12 @@ def _report(given: RunOptions, outcome: RunOutcome, again: str) -> dict[str, Any
         raise _unreported(error, remedy) from error
     failed: Exception | None = None
     try:
-        note(f"report {_write_page(report, shared, outcome.directory / PAGE)}")
+        note(f"report {write_html(report, shared, outcome.directory / PAGE)}")
     except Exception as error:  # noqa: BLE001 - the terminal report does not need the page
         failed = error
     try:
-        text = machine if given.as_json else _terminal_text(report)
+        console = result_console()
+        text = machine if given.as_json else render(report, "terminal", console=console)
     except Exception as error:
         raise _unreported(error, remedy) from error
     result(text)
@@ -237,18 +240,6 @@ def _read_report(out_dir: Path, outcome: RunOutcome) -> tuple[Report, Experiment
     shared = redacted(waiting(load))
     report = build_report(shared)
     return report, shared, render(report, "json")
-
-
-def _write_page(report: Report, shared: ExperimentData, path: Path) -> Path:
-    from perfrunner.report import write_html
-
-    return write_html(report, shared, path)
-
-
-def _terminal_text(report: Report) -> str:
-    from perfrunner.report import render
-
-    return render(report, "terminal", console=result_console())
 
 
 def spec_or_run(spec_path: Path | None, resume: str | None) -> tuple[Path | None, str | None]:

@@ -181,7 +181,8 @@ def open_hosts(
                 ssh=None if cluster.transport == "local" else ssh_command(spec),
             )
             hosts[name] = host
-            role = _role(cluster, name)
+            roles = [("engine", cluster.engine_nodes), ("load client", cluster.load_clients)]
+            role = " and ".join(role for role, names in roles if name in names)
             listener.on_event(
                 HostReady(name, role, facts[name], tuple(_warnings(name, facts[name])))
             )
@@ -225,11 +226,6 @@ def _clients_are_here(cluster: ClusterSpec, name: str) -> bool:
     if {*cluster.load_clients, *cluster.engine_nodes} == {name}:
         return True
     return data_address(cluster.hosts[name]) in LOOPBACK
-
-
-def _role(cluster: ClusterSpec, name: str) -> str:
-    roles = [("engine", cluster.engine_nodes), ("load client", cluster.load_clients)]
-    return " and ".join(role for role, names in roles if name in names)
 
 
 def _clear(host: Host, run_dir: str) -> None:

@@ -316,7 +316,8 @@ def fail_over(nodes: Nodes, dead: int) -> Mapping[str, object]:
     nodes.engines = [engine for engine in nodes.engines if engine is not gone]
     promoted = [vbucket for vbucket, row in enumerate(before) if row[0] == dead]
     for number, engine in enumerate(nodes.engines):
-        set_state(engine, _active_on(number, promoted, nodes.rows), "active")
+        own = [vbucket for vbucket in promoted if nodes.rows[vbucket][0] == number]
+        set_state(engine, own, "active")
     nodes.publish(nodes.rows, range(len(nodes.engines)))
     return {"kind": "failover", "killed": gone.host.name, "promoted_vbuckets": len(promoted)}
 
@@ -364,7 +365,3 @@ def _wait_in_step(nodes: Nodes, vbuckets: Sequence[int], old: Engine, new: Engin
         lambda: has(high_seqnos(new), wanted),
         f"{new.host.name} does not catch up with {old.host.name}",
     )
-
-
-def _active_on(number: int, vbuckets: Sequence[int], rows: VbucketMap) -> list[int]:
-    return [vbucket for vbucket in vbuckets if rows[vbucket][0] == number]

@@ -128,7 +128,11 @@ class TrialRunner:
                 metrics={} if measurement is None else measurement.metrics,
                 facts={
                     **variant.facts,
-                    **({} if measurement is None else _facts_of(measurement)),
+                    **(
+                        {}
+                        if measurement is None
+                        else {**measurement.facts, **client_facts(measurement)}
+                    ),
                 },
             )
             for variant, (status, reason, measurement) in zip(variants, ended, strict=True)
@@ -159,10 +163,6 @@ class TrialRunner:
                     with attributed_to(place):
                         engine.stop(variant.deadline)
             return measured
-
-
-def _facts_of(measurement: Measured) -> dict[str, object]:
-    return {**measurement.facts, **client_facts(measurement)}
 
 
 def _keep_profiles(bench: GroupBench | ToolGroupBench, variants: Sequence[OpenTrial]) -> None:

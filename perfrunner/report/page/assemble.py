@@ -185,7 +185,8 @@ def variants(report: Report) -> list[tuple[str, str]]:
         if isinstance(server := (spec.get(variant) or {}).get("server"), dict):
             parts = [command(server)]
         else:
-            parts = [_allocator(facts.get("allocator.name", ""))] if facts else []
+            name = facts.get("allocator.name", "")
+            parts = ["the system's allocator (glibc)" if name == "system" else name]
         parts += [f"{k.rsplit('.', 1)[-1]} {facts[k]}" for k in apart if facts.get(k)]
         described.append((variant, ", ".join(filter(None, [*parts, sources.get(variant, "")]))))
     return described
@@ -200,10 +201,6 @@ def shared_source(report: Report) -> str:
 
 def _sources(report: Report) -> dict[str, str]:
     return {name: fact.value for fact in report.sources for name in fact.label.split(", ")}
-
-
-def _allocator(name: str) -> str:
-    return {"system": "the system's allocator (glibc)", "": ""}.get(name, name)
 
 
 def workloads(report: Report) -> list[tuple[str, str]]:
