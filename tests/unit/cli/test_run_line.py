@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import io
-import os
 import re
-import struct
-import subprocess
-import sys
-import termios
 
 import pytest
 from rich.cells import cell_len
@@ -182,97 +175,3 @@ def test_no_color_and_no_terminal(monkeypatch, capsys):
         for event in EVENTS:
             listener.on_event(event)
     assert "\x1b" not in capsys.readouterr().err
-
-
-RUN = """
-import os, sys
-from perfrunner.cli.progress import progress_listener
-from perfrunner.experiment import events as ev
-case = ("pillowfight", "persistent")
-variants = ("glibc", "jemalloc-5.1.0", "jemalloc-5.1.0-thp")
-with progress_listener(quiet=False) as listener:
-    listener.on_event(ev.TrialStarted(1, 72, 1, 1, *case, variants[0], variants[1:]))
-    listener.on_event(ev.TrialPhase("access of a name that is far too long for any terminal " * 3))
-    listener.on_event(ev.Eta(400.0, 12, 72))
-    os.write(1, type(listener).__name__.encode() + b"\\n")  # a live display keeps what is printed
-    for line in sys.stdin:
-        listener._live.refresh()
-        os.write(1, b"drawn\\n")
-"""
-
-
-class Terminal:
-    """A pseudo-terminal that a run writes to: `draws(width)` are the lines that it draws at this width."""
-
-    def __init__(self, **environment):
-        self.ours, theirs = os.openpty()
-        self.resize(80)
-        kept = {
-            k: v
-            for k, v in os.environ.items()
-            if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
-        }
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", RUN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs,
-            env={**kept, "TERM": "xterm-256color", **environment}, text=True,
-        )  # fmt: skip
-        os.close(theirs)
-        os.set_blocking(self.ours, False)
-        self.kind = self.process.stdout.readline().strip()
-
-    def resize(self, width):
-        fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-
-    def draws(self, width):
-        self.resize(width)
-        self._draw()  # one that had begun may have asked for the width before
-        self._draw()
-        self.read()
-        self._draw()
-        return [line for line in re.split(r"[\r\n]|\x1b\[[0-9;?]*[a-zA-Z]", self.read()) if line]
-
-    def _draw(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        assert self.process.stdout.readline() == "drawn\n"
-
-    def read(self):
-        found = b""
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self.ours, 65536):
-                found += chunk
-        return found.decode()
-
-    def close(self):
-        self.process.communicate()
-        os.close(self.ours)
-
-
-@pytest.fixture
-def terminal():
-    with contextlib.ExitStack() as stack:
-
-        def opened(**environment):
-            found = Terminal(**environment)
-            stack.callback(found.close)
-            return found
-
-        yield opened
-
-
-def test_a_real_terminal_gets_one_line_at_every_width_it_is_resized_to(terminal):
-    screen = terminal()
-    assert screen.kind == "BarProgress"
-    for width in (120, 80, 60, 40, 20, 80):
-        drawn = screen.draws(width)
-        assert len(drawn) >= 1
-        assert {cell_len(line) < width for line in drawn} == {True}, drawn
-        assert all("1/" in line for line in drawn)
-        assert width < 60 or all("left 7 min" in line for line in drawn)
-
-
-def test_a_real_terminal_without_colour(terminal):
-    screen = terminal(NO_COLOR="1")
-    assert "glibc, jemalloc-5.1.0, jemalloc-5.1.0-thp" in screen.draws(80)[0]
-    screen._draw()
-    assert not re.search(r"\x1b\[[0-9;]*m", screen.read().replace("\x1b[0m", ""))
