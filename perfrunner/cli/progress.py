@@ -236,18 +236,16 @@ def discarded_line(event: ev.BlockDiscarded) -> str:
 
 def provisional_line(event: ev.Provisional) -> str:
     """Return the estimates of a case after a block, marked as provisional."""
-    case = " · ".join(part for part in event.case if part != "-")
     blocks = max(estimate.blocks for estimate in event.estimates)
     shown = "; ".join(f"{e.variant} {change_so_far(e, event.metric)}" for e in event.estimates)
-    return f"{MARK} {escape(f'{case}, {blocks} blocks, provisional {event.metric}: {shown}')}"
+    return f"{MARK} {escape(f'{event.case}, {blocks} blocks, provisional {event.metric}: {shown}')}"
 
 
 def precision_line(event: ev.Precision) -> str:
     """Return the line that compares the precision reached after a block with the wanted one."""
     now = "unknown" if event.half_width is None else f"{100 * event.half_width:.2f} %"
-    case = " · ".join(part for part in event.case if part != "-")
     return (
-        f"width  {escape(case)}, {event.clean} clean blocks of {event.block}: ±{now}, "
+        f"width  {escape(str(event.case))}, {event.clean} clean blocks of {event.block}: ±{now}, "
         f"wanted ±{100 * event.wanted:.2f} %: {event.decision}"
     )
 

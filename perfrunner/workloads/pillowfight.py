@@ -41,7 +41,7 @@ def run(bench: Group, spec: PillowfightSpec) -> list[Measured]:
     if spec.churn is None:
         bench.phase("populate")
         store(bench, lambda variant, s: populate_arguments(spec, variant, s), "populate")
-        churned = [Churned() for _ in bench.variants]
+        churned = [Found() for _ in bench.variants]
     else:
         churned = churn(bench, spec, spec.churn)
 
@@ -95,14 +95,14 @@ def store(bench: Group, arguments: GroupArguments, output: str) -> None:
 
 
 @dataclass(frozen=True)
-class Churned:
-    """What a churn shows of a variant; empty without one."""
+class Found:
+    """What a churn or a count of instructions shows of a variant; empty if it was not requested."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
-def churn(bench: Group, spec: PillowfightSpec, how: ChurnSpec) -> list[Churned]:
+def churn(bench: Group, spec: PillowfightSpec, how: ChurnSpec) -> list[Found]:
     """Store all items, delete some, rest, and store these again with another size, in steps if there are any."""
 
     def resident(name: str) -> list[Sample]:
@@ -145,7 +145,7 @@ def churn(bench: Group, spec: PillowfightSpec, how: ChurnSpec) -> list[Churned]:
     return [churned(each, samples) for each, samples in zip(readings, series, strict=True)]
 
 
-def churned(readings: tuple[Sample, Sample, Sample, Sample], samples: Sequence[Sample]) -> Churned:
+def churned(readings: tuple[Sample, Sample, Sample, Sample], samples: Sequence[Sample]) -> Found:
     """Return the metrics of a churn, its course, and the seconds at which its phases ended.
 
     `readings`: empty, full, after the deletion, and with the items back.
@@ -154,7 +154,7 @@ def churned(readings: tuple[Sample, Sample, Sample, Sample], samples: Sequence[S
     stored = full.rss_true - empty.rss_true
     returned = 100.0 * (full.rss_true - deleted.rss_true) / stored if stored > 0 else None
     ends = [round(reading.t - samples[0].t, 3) for reading in (full, deleted, regrown)]
-    return Churned(
+    return Found(
         {
             "rss_full_bytes": float(full.rss_true),
             "rss_deleted_bytes": float(deleted.rss_true),
@@ -200,21 +200,13 @@ def run_alone(variant: ServerBench, spec: PillowfightSpec) -> Driven:
     )
 
 
-@dataclass(frozen=True)
-class Counted:
-    """The instruction count of a variant and its limitations; both are empty if no count was requested."""
-
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    facts: Mapping[str, object] = field(default_factory=dict)
-
-
-def count_instructions(bench: Group, spec: PillowfightSpec) -> list[Counted]:
-    """Count the instructions per operation of each variant.
+def count_instructions(bench: Group, spec: PillowfightSpec) -> list[Found]:
+    """Count the instructions per operation of each variant, and state the limitations of the count.
 
     The figure covers the front-end threads if they are known, because the work of background threads depends on time.
     """
     if not spec.instructions:
-        return [Counted() for _ in bench.variants]
+        return [Found() for _ in bench.variants]
     bench.phase("count instructions")
     counts = []
     for variant in bench.variants:
@@ -225,7 +217,7 @@ def count_instructions(bench: Group, spec: PillowfightSpec) -> list[Counted]:
         count = variant.count_instructions(load, spec.instructions)
         per_op = count.per_op if count.front_end_per_op is None else count.front_end_per_op
         facts = {"method": count.method, "ops": count.ops, "blind_to": list(count.blind_to)}
-        counts.append(Counted({"instructions_per_op": per_op}, {"instructions": facts}))
+        counts.append(Found({"instructions_per_op": per_op}, {"instructions": facts}))
     return counts
 
 

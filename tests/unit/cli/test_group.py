@@ -101,18 +101,6 @@ def test_a_module_that_is_missing_is_no_verdict(cli, monkeypatch):
     assert "ModuleNotFoundError" in cli("plan", code=3).stderr
 
 
-def test_help_loads_no_heavy_library():
-    """`--help` and completion must be quick: this is what makes them slow."""
-    code = (
-        "import sys\nfrom perfrunner.cli import main\n"
-        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-        "heavy = {'scipy', 'matplotlib', 'fabric', 'sqlalchemy', 'paramiko'} & set(sys.modules)\n"
-        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_group_is_the_console_script():
     assert main.name == "main"
 
@@ -142,46 +130,22 @@ def test_a_stdout_that_takes_nothing(cli, redirection, status, said):
     assert (done.returncode, done.stderr.splitlines()[:1]) == (status, [said] if said else [])
 
 
-def said_by(code, **changes):
-    """By a Python of its own."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **changes}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
-    )
-    return done.stdout.strip()
-
-
-def test_no_commands_help_loads_what_it_does_not_need():
-    """Each of them takes less than a tenth of a second of CPU so."""
+def test_help_loads_what_it_needs_only():
+    """One process asks the program and all commands for help; each takes less than a tenth of a second of CPU so."""
     code = (
         "import sys; from click.testing import CliRunner; from perfrunner.cli import main;"
         "from perfrunner.cli.group import COMMANDS;"
-        "[CliRunner().invoke(main, [name, '--help'], catch_exceptions=False) for name in COMMANDS];"
+        "ask = lambda *words: CliRunner().invoke(main, [*words, '--help'], catch_exceptions=False).exit_code;"
+        "assert ask() == 0;"
+        "print({'pydantic', 'numpy', 'fabric', 'sqlalchemy', 'rich'} & set(sys.modules));"
+        "assert [ask(name) for name in COMMANDS] == [0] * len(COMMANDS);"
         "print({'scipy', 'numpy', 'matplotlib', 'fabric', 'sqlalchemy', 'paramiko', 'jinja2'} & set(sys.modules))"
     )
-    assert said_by(code) == "set()"
-
-
-def test_help_and_completion_load_no_command():
-    """A quarter of a second on a quiet machine; what is loaded is what a busy one can tell."""
-    code = (
-        "import sys; from click.testing import CliRunner; from perfrunner.cli import main;"
-        "assert CliRunner().invoke(main, ['--help']).exit_code == 0;"
-        "print([m for m in ('pydantic', 'numpy', 'fabric', 'sqlalchemy', 'rich') if m in sys.modules])"
-    )
-    assert said_by(code) == "[]"
-    env = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "_PERFRUNNER_COMPLETE": "bash_complete",
-        "COMP_WORDS": "perfrunner un",
-        "COMP_CWORD": "1",
-    }
-    program = "import sys; from perfrunner.cli import main; main(prog_name='perfrunner')"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=env
-    )
-    assert done.stdout.split() == ["plain,untune"]
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "set()\nset()\n"), done.stderr
 
 
 @pytest.mark.parametrize("name", COMMANDS)

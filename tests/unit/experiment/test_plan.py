@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from itertools import groupby, permutations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfrunner.experiment.plan import draw_seed, make_plan, plan_block
+from perfrunner.experiment.plan import draw_seed, make_plan, placing_order, plan_block
 from perfrunner.spec import Spec
 
 GOLDEN = ["1e1", "1e2", "1e0", "1p2", "1p1", "1p0", "0e0", "0e2", "0e1", "0p0", "0p1", "0p2"]
@@ -117,6 +116,21 @@ def test_the_order_is_the_same_in_every_release():
     assert [f"{t.workload[1]}{t.bucket[0]}{t.variant[1]}" for t in trials] == GOLDEN
 
 
-@pytest.mark.parametrize("count", [100])
-def test_drawn_seeds_differ(count):
-    assert len({draw_seed() for _ in range(count)}) == count
+def test_drawn_seeds_differ():
+    assert len({draw_seed() for _ in range(100)}) == 100
+
+
+def test_no_variant_is_always_placed_first():
+    variants = ["none", "share1", "share2"]
+    orders = [placing_order(7, variants, block, 1) for block in range(1, 301)]
+    assert all(sorted(order) == sorted(variants) for order in orders)
+    for place in range(len(variants)):
+        counted = Counter(order[place] for order in orders)
+        assert min(counted.values()) > 70, counted
+
+
+def test_a_resumed_run_places_as_the_killed_one_would_have():
+    variants = ["a", "b", "c", "d"]
+    assert placing_order(7, variants, 3, 1) == placing_order(7, reversed(variants), 3, 1)
+    drawn = {tuple(placing_order(7, variants, 3, attempt)) for attempt in range(1, 20)}
+    assert len(drawn) > 5, "a block that is done again is placed anew"

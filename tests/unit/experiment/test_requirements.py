@@ -1,20 +1,24 @@
-"""A load client without the SDK is found before anything is started."""
+"""What a spec requires of its hosts, before anything is started: the SDK, ports, and the way there by ssh."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perfrunner.errors import HostError, UsageError
+from perfrunner.experiment.preflight.hosts import ssh_command
 from perfrunner.experiment.preflight.requirements import (
+    named_ports,
     require_sdk_here,
     require_sdk_there,
     sdk_findings,
 )
 from perfrunner.hosts import Host, open_host
 from perfrunner.hosts.extra import require_sdk
+from perfrunner.spec.cluster import HostSpec
 from perfrunner.spec.model import Spec
 from tests.unit.experiment.test_plan import a_spec
 
@@ -83,3 +87,31 @@ def test_our_own_python_is_looked_at_before_anything_is_begun(
     require_sdk_here(a_spec())
     require_sdk_here(sdk_spec("/opt/python"))
     assert sys.executable != "/opt/python"
+
+
+TOOL = {"workloads": {"l": {"type": "latency"}}, "primary": ["Latency/Add/p50_us"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "ports"),
+    [
+        ({}, []),
+        ({"engine": {"port": 7000}}, [7000, 7001, 7002]),
+        ({"engine": {"port": 7000}, "limits": {"group_size": 2}}, [7000, 7001]),
+        ({"engine": {"port": 7000}, "schedule": "sequential"}, [7000]),
+        ({"engine": {"port": 7000}, **TOOL}, []),
+    ],
+)
+def test_as_many_as_engines_may_be_alive(changes: dict[str, Any], ports: list[int]) -> None:
+    document = {**a_spec(variants=3, workloads=1).model_dump(), **changes}
+    assert list(named_ports(Spec.model_validate(document))) == ports
+
+
+def test_the_ssh_line_goes_where_the_run_went_by_the_same_rules() -> None:
+    assert ssh_command(HostSpec(address="kv1")) == "ssh -- kv1"
+    host = HostSpec(address="kv1", port=22, user="CORP\\ann", known_hosts="/lab/known hosts")
+    line = "ssh -p 22 -l 'CORP\\ann' -o 'UserKnownHostsFile=\"/lab/known hosts\"' -- kv1"
+    assert ssh_command(host) == line
+    host = HostSpec(address="::1", ssh_config="/c", key="/k", host_keys="accept-new")
+    line = "ssh -F /c -i /k -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new -- ::1"
+    assert ssh_command(host) == line
