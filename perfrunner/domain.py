@@ -33,8 +33,8 @@ class Case(NamedTuple):
 
 
 def trial_place(variant: str, bucket: str, workload: str) -> str:
-    """Return a trial's variant and case as progress and failures name them."""
-    return " · ".join(part for part in (variant, bucket, workload) if part != NO_BUCKET)
+    """Return a trial's variant and case as progress and failures name them; what is empty is left out."""
+    return " · ".join(part for part in (variant, bucket, workload) if part not in ("", NO_BUCKET))
 
 
 def known_fields(kind: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from perfrunner.cli.output import duration
+from perfrunner.domain import trial_place
 from perfrunner.experiment import events as ev
 from perfrunner.report.names import LEAST, short_names
 
@@ -119,7 +120,7 @@ class RunLine:
 
     def _at(self, variant: str) -> str:
         workload, bucket = self.case
-        return " · ".join(part for part in (variant, bucket, workload) if part not in ("", "-"))
+        return trial_place(variant, bucket, workload)
 
     def _variant(self, room: int) -> str:
         if len(self.variants) > 1:

@@ -50,28 +50,17 @@ def judged_expected_gains(
     baseline = str(data.experiment.spec_json.get("baseline") or comparison.baseline)
     lines = []
     for expected_gain in expected_gains:
-        against = expected_gain.against or baseline
-        if against not in comparison.variants:
-            lines.append(_line(expected_gain, against, None))
-            continue
-        if against not in comparisons:
-            comparisons[against] = compare(data, against)
         case = Case(expected_gain.workload, expected_gain.bucket or NO_BUCKET)
-        lines.append(
-            _line(
-                expected_gain,
-                against,
-                comparisons[against].row(case, expected_gain.metric, expected_gain.variant),
-            )
-        )
+        metric = metric_type(expected_gain.metric)
+        against = expected_gain.against or baseline
+        row = None
+        if against in comparison.variants:
+            if against not in comparisons:
+                comparisons[against] = compare(data, against)
+            row = comparisons[against].row(case, expected_gain.metric, expected_gain.variant)
+        state, why = _judge(expected_gain, metric, row)
+        lines.append(ExpectedGainLine(expected_gain, against, case, metric, row, state, why))
     return tuple(lines)
-
-
-def _line(expected_gain: ExpectedGain, against: str, row: Row | None) -> ExpectedGainLine:
-    metric = metric_type(expected_gain.metric)
-    state, why = _judge(expected_gain, metric, row)
-    case = Case(expected_gain.workload, expected_gain.bucket or NO_BUCKET)
-    return ExpectedGainLine(expected_gain, against, case, metric, row, state, why)
 
 
 def _judge(expected_gain: ExpectedGain, metric: MetricType, row: Row | None) -> tuple[State, str]:

@@ -44,11 +44,7 @@ def render(
         return commit_text(report, every=every)
     if fmt == "json":
         return json_text(report)
-    if fmt == "html":
-        raise UsageError(
-            "an HTML report needs the trials for its charts", "call write_html instead"
-        )
     raise UsageError(
         f"unknown report format {fmt!r}",
-        "use terminal, markdown, github-comment, commit, json or html",
+        "use terminal, markdown, github-comment, commit or json; write_html makes pages",
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.domain import NO_BUCKET, known_fields
+from perfrunner.domain import Case, known_fields
 from perfrunner.errors import TrialError
 from perfrunner.measure.cpu_profile import Folded, parse_folded
 from perfrunner.results.files import raw_files
@@ -68,8 +68,7 @@ def failed_profiles(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a line for each variant without a profile, with the reason."""
     for record in records:
         if record["status"] != "ok":
-            bucket = record["bucket"]
-            case = f"{record['workload']}{'' if bucket == NO_BUCKET else f' · {bucket}'}"
+            case = Case(record["workload"], record["bucket"])
             yield f"there is no profile of {record['variant']} in {case}: {record['reason']}"
 
 

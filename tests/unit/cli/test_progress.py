@@ -10,6 +10,7 @@ from rich.console import Console
 
 from perfrunner.cli.output import duration, size
 from perfrunner.cli.progress import BarProgress, LineProgress, QuietProgress, progress_listener, si
+from perfrunner.domain import Case
 from perfrunner.experiment import events as ev
 
 
@@ -46,7 +47,7 @@ EVENTS = [
     trial(),
     trial("discarded", "3 misses", 2),
     ev.BlockDiscarded(1, "pf", "ephemeral", "a", "3 misses", True, 1, 10),
-    ev.Precision(("pf", "ephemeral"), 6, 5, 0.012, 0.01, "extend"),
+    ev.Precision(Case("pf", "ephemeral"), 6, 5, 0.012, 0.01, "extend"),
     ev.Profiling(("a", "b"), (("pf", "persistent"),)),
     ev.Warned("low disk", "free some"),
     ev.Interrupted("SIGINT", "perfrunner run x --resume"),

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from perfrunner.cli.progress import BarProgress, LineProgress, progress_listener
 from perfrunner.cli.run_line import ROTATION_S, RunLine
+from perfrunner.domain import Case
 from perfrunner.experiment import events as ev
 from perfrunner.report.names import short_names
 
@@ -26,9 +27,9 @@ VARIANTS = (
 WIDTHS = (40, 60, 80, 120)
 
 
-def estimates(metric="ops_per_s", case=("pillowfight", "persistent")):
+def estimates(metric="ops_per_s", bucket="persistent"):
     return ev.Provisional(
-        case,
+        Case("pillowfight", bucket),
         metric,
         tuple(ev.Estimate(variant, 3, "ratio", 1.012, (1.004, 1.02)) for variant in VARIANTS[1:]),
     )
@@ -39,7 +40,7 @@ def line():
     now = [0.0]
     found = RunLine(clock=lambda: now[0])
     found.block, found.blocks, found.done, found.total = 12, 40, 1234, 4800
-    found.variants, found.names, found.case = VARIANTS, VARIANTS, ("pillowfight", "persistent")
+    found.variants, found.names, found.case = VARIANTS, VARIANTS, Case("pillowfight", "persistent")
     found.phase = "populate"
     found.set_left(9000)
     found.now = now
@@ -65,7 +66,7 @@ def test_it_fits_every_width_and_says_what_matters(line, alone):
 
 def test_an_estimate_is_told_of_the_case_in_flight_only(line):
     assert "so far" not in line.text(120)
-    line.set_estimates(estimates(case=("pillowfight", "ephemeral")))
+    line.set_estimates(estimates(bucket="ephemeral"))
     assert "so far" not in line.text(120)
     line.set_estimates(estimates("rss_bytes"))
     assert "so far rss_bytes" in line.text(200)
