@@ -14,7 +14,9 @@ LAYERS = (
     "measure", "sources", "build", "hosts", "spec", "domain",
 )  # fmt: skip
 MODULES = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
+        path.read_text()
+    )
     for path in (ROOT / "perfrunner").rglob("*.py")
 }
 
@@ -38,8 +40,8 @@ def test_no_package_imports_one_above_it() -> None:
     """Also not within a function, nor for type checking."""
     upward = [
         f"{module} imports {other}"
-        for module, path in MODULES.items()
-        for other in imported(ast.walk(ast.parse(path.read_text())))
+        for module, tree in MODULES.items()
+        for other in imported(ast.walk(tree))
         if (own := layer(module)) is not None
         and other.startswith("perfrunner.")
         and ((below := layer(other)) is not None and below < own)
@@ -48,15 +50,14 @@ def test_no_package_imports_one_above_it() -> None:
 
 
 def test_domain_imports_nothing_of_ours() -> None:
-    tree = ast.parse(MODULES["perfrunner.domain"].read_text())
-    assert [name for name in imported(ast.walk(tree)) if name.startswith("perfrunner")] == []
+    names = imported(ast.walk(MODULES["perfrunner.domain"]))
+    assert [name for name in names if name.startswith("perfrunner")] == []
 
 
 def test_modules_are_imported_without_a_cycle() -> None:
     """Imports within functions and for type checking do not run at import; they count within `hosts` only."""
     graph = {}
-    for module, path in MODULES.items():
-        tree = ast.parse(path.read_text())
+    for module, tree in MODULES.items():
         needs = set(imported(iter(tree.body)))
         if module.startswith("perfrunner.hosts."):
             needs |= {

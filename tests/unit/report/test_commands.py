@@ -76,9 +76,12 @@ def test_report_writes_files(run, tmp_path):
 
 
 @pytest.mark.parametrize("fmt", [pytest.param("terminal", marks=pytest.mark.long), "html"])
-def test_a_report_loads_no_slow_library(demo, tmp_path, fmt):
+def test_a_report_loads_no_slow_library(tmp_path, fmt):
     """A report takes a second; each of these costs half of one. What is loaded, a busy machine can tell."""
-    words = ["report", "--out", str(demo), "--format", fmt, "--output", str(tmp_path / "r")]
+    synthetic.write(
+        tmp_path, synthetic.Shape(blocks=6, workloads=("append",), buckets=("ephemeral",))
+    )
+    words = ["report", "--out", str(tmp_path), "--format", fmt, "--output", str(tmp_path / "r")]
     code = (
         f"import sys\nfrom perfrunner.cli import main\n"
         f"try:\n    main({words})\nexcept SystemExit as end:\n    assert not end.code\n"

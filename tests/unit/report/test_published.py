@@ -135,8 +135,7 @@ def _table_of(compared, estimate, ci95):
 @pytest.mark.long
 def test_the_page_and_its_chart(compared, data):
     raw = read_raw(compared, data)
-    charts = draw_charts(compared, data, raw)
-    (chart,) = [c for c in charts if c.name == "published"]
+    (chart,) = charts = draw_charts(compared, data, raw, names=["published"])
     assert b"published" in chart.svg
     page = html_text(compared, data, raw, charts, None)
     assert 'id="published"' in page

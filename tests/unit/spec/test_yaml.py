@@ -307,13 +307,14 @@ def test_every_accepted_scalar_is_what_a_reader_sees(tmp_path: Path, text: str):
             except SpecError:
                 results.append("refused")
                 continue
-            spec_file.with_name("again.yaml").write_text(spec_document(spec))
-            assert load_spec(spec_file.with_name("again.yaml")) == spec
             found: object = spec
             for key in field.split("."):
                 found = found[key] if isinstance(found, dict) else getattr(found, key)
             results.append(found)
         assert results[0] == results[1]
+        if results[0] != "refused":
+            spec_file.with_name("again.yaml").write_text(spec_document(spec))
+            assert load_spec(spec_file.with_name("again.yaml")) == spec
         return results[0]
 
     assert value("variants.glibc.env.A") in ("refused", text)
