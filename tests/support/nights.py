@@ -91,6 +91,11 @@ class Nights:
             opened.add_trials(name, trials)
         return 0
 
+    def earlier(self, *gains):
+        """Store the runs of nights that nobody looks at: a command for each takes a quarter of a second."""
+        for gain in gains:
+            self.store(gain, "done")
+
     def store(self, expected_gain, state):
         at = START + timedelta(days=self.night)
         name = f"small-{at:%Y%m%d}"

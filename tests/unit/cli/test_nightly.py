@@ -46,8 +46,8 @@ def followed(nights, cli):
         assert result.exit_code == code, result.output
         return result.stdout
 
-    for _ in range(14):
-        assert play(0.05) == ""
+    nights.earlier(*[0.05] * 13)
+    assert play(0.05) == ""
     nights.compared.clear()
     return play
 
@@ -85,7 +85,7 @@ def test_the_mail_names_the_commit_that_a_bisection_finds(followed, nights, monk
 
 
 def test_a_suspicion_without_commits_waits_for_the_nights(night, nights):
-    until_the_night_before_the_news(night)
+    until_the_night_before_the_news(night, nights)
     nights.next = 0.0
     mail = CliRunner().invoke(main, ["nightly", "spec.yaml"]).stdout
     assert "worse: ops_per_s of je against glibc" in mail
@@ -107,8 +107,9 @@ def test_a_run_that_fails_is_told_once_and_so_is_its_cure(night):
 
 def test_a_run_with_a_variant_that_cannot_be_built_tells_what_became_of_the_others(night, nights):
     """Every night is exit code 3, and in the history all the same."""
+    nights.earlier(*[0.05] * 12)
     nights.flawed = True
-    for _ in range(14):
+    for _ in range(2):
         night(0.05, 3)
     mails = [text for text in (night(0.0, 3) for _ in range(9)) if text]
     assert len(mails) == 1
@@ -116,23 +117,20 @@ def test_a_run_with_a_variant_that_cannot_be_built_tells_what_became_of_the_othe
 
 
 def test_one_flawed_night_hides_no_news(night, nights):
-    for _ in range(14):
-        night(0.05)
-    for _ in range(2):
-        assert night(0.0) == ""
+    until_the_night_before_the_news(night, nights)
     nights.flawed = True
     assert "worse: ops_per_s of je" in night(0.0, 3)  # on the third night it becomes known
     nights.flawed = False
     assert night(0.0).startswith("Subject: perfrunner: small runs again\n")
 
 
-def until_the_night_before_the_news(night):
-    for expected_gain in [0.05] * 14 + [0.0] * 2:
-        assert night(expected_gain) == ""
+def until_the_night_before_the_news(night, nights):
+    nights.earlier(*[0.05] * 14, 0.0)
+    assert night(0.0) == ""
 
 
 def test_news_of_a_night_that_was_interrupted_are_told_the_next_night(night, nights, cli):
-    until_the_night_before_the_news(night)
+    until_the_night_before_the_news(night, nights)
     other = (cli.directory / "spec.yaml").read_text().replace("name: small", "name: other")
     (cli.directory / "other.yaml").write_text(other)
     played = nights.__call__
@@ -148,11 +146,10 @@ def test_news_of_a_night_that_was_interrupted_are_told_the_next_night(night, nig
     assert night(0.0) == ""
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.ENOSPC, "No space left")])
 def test_news_that_could_not_be_printed_are_told_the_next_night(night, nights, error):
     """A mail that nobody got is no silent success either."""
-    until_the_night_before_the_news(night)
+    until_the_night_before_the_news(night, nights)
     said = click.echo
 
     def broken(message=None, *words, err=False, **more):
@@ -168,9 +165,9 @@ def test_news_that_could_not_be_printed_are_told_the_next_night(night, nights, e
     assert night(0.0) == ""
 
 
-def test_a_command_gets_the_mail_on_its_input_and_nothing_is_printed(night, cli):
+def test_a_command_gets_the_mail_on_its_input_and_nothing_is_printed(night, nights, cli):
     """The words of a mail are quoted from logs: they are never a part of the command."""
-    until_the_night_before_the_news(night)
+    until_the_night_before_the_news(night, nights)
     notify = "--notify", 'printf "%s\\n" "$PERFRUNNER_SUBJECT" >subject; cat >mail; echo sent'
     assert night(0.0, 1, *notify) == ""
     mail = (cli.directory / "mail").read_text()
@@ -185,7 +182,7 @@ def test_a_command_gets_the_mail_on_its_input_and_nothing_is_printed(night, cli)
     "command", ["cat >/dev/null; exit 7", pytest.param("exec sleep 1000", marks=pytest.mark.long)]
 )
 def test_news_whose_command_fails_are_repeated_the_next_night(night, nights, monkeypatch, command):
-    until_the_night_before_the_news(night)
+    until_the_night_before_the_news(night, nights)
     monkeypatch.setattr(output, "NOTIFY_S", 1.0)
     nights.next = 0.0
     failed = CliRunner().invoke(main, ["nightly", "spec.yaml", *ONCE, "--notify", command])
@@ -194,7 +191,7 @@ def test_news_whose_command_fails_are_repeated_the_next_night(night, nights, mon
 
 
 def test_a_trend_page_that_cannot_be_written_takes_no_news_with_it(night, nights, cli):
-    until_the_night_before_the_news(night)
+    until_the_night_before_the_news(night, nights)
     page = cli.directory / OUT / "nightly" / "trend.html"
     page.unlink()
     page.mkdir()
@@ -207,15 +204,9 @@ def test_a_trend_page_that_cannot_be_written_takes_no_news_with_it(night, nights
     assert night(0.0) == ""
 
 
-@pytest.mark.parametrize(
-    "torn",
-    [
-        *(pytest.param(text, marks=pytest.mark.long) for text in ("", "{", "[]")),
-        '{"small": {"failed": "", "told": "2026-1',
-    ],
-)
-def test_news_are_reported_although_the_state_of_the_last_night_is_torn(night, cli, torn):
-    until_the_night_before_the_news(night)
+@pytest.mark.parametrize("torn", ["", "{", '{"small": {"failed": "", "told": "2026-1', "[]"])
+def test_news_are_reported_although_the_state_of_the_last_night_is_torn(night, nights, cli, torn):
+    until_the_night_before_the_news(night, nights)
     (cli.directory / OUT / "nightly" / "state.json").write_text(torn)
     assert "worse: ops_per_s of je" in night(0.0, None)
     assert night(0.0) == ""
@@ -223,7 +214,7 @@ def test_news_are_reported_although_the_state_of_the_last_night_is_torn(night, c
 
 def test_a_torn_state_repeats_news_rather_than_lose_them(night, nights, cli):
     """Whether they were reported is what the file no longer says."""
-    until_the_night_before_the_news(night)
+    until_the_night_before_the_news(night, nights)
     assert "worse: ops_per_s of je" in night(0.0, None)
     (cli.directory / OUT / "nightly" / "state.json").write_text("{")
     nights.next = 0.0
