@@ -14,7 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from perfrunner.report import build_report
+from perfrunner.report.page import html_text
 from perfrunner.results import BuildRecord, ExperimentRecord, ResultStore, TrialRecord
+from perfrunner.results.raw import RawSeries
 
 START = datetime(2026, 11, 20, 22, 0, tzinfo=timezone.utc)
 VARIANTS = ("glibc", "jemalloc-5.1.0", "jemalloc-5.1.0,metadata_thp=always")
@@ -52,6 +55,11 @@ CHANGES = {
                   "fragmentation_mapped": 9.8, "metadata_thp_pages": 5.0,
                   "anon_huge_bytes": 10.0 * 2**20, "server_cpu_us_per_op": 0.98},
 }  # fmt: skip
+
+
+def plain_page(data):
+    """The text of the page without pictures: to draw them takes seconds."""
+    return html_text(build_report(data), data, RawSeries(), (), None)
 
 
 @dataclass

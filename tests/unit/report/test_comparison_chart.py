@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
@@ -24,7 +23,6 @@ from perfrunner.report.charts.style import (
     png_bytes,
     variant_line,
 )
-from perfrunner.report.files import read_raw
 from perfrunner.report.sentences import question
 from perfrunner.results.raw import RawSeries
 from perfrunner.spec.metrics import metric_type
@@ -124,17 +122,6 @@ def test_the_noise_floor_is_drawn_where_it_is_known(report, picture):
 
 def test_an_empty_experiment_has_no_comparison(make):
     assert comparison_chart(build_report(make(blocks=0))) is None
-
-
-@pytest.mark.long
-def test_every_chart_says_its_question_above_everything_else(report, data):
-    for chart in draw_charts(report, data, read_raw(report, data)):
-        root = ET.fromstring(chart.svg)
-        words = [" ".join("".join(t.itertext()).split()) for t in root.iter(f"{SVG}text")]
-        asked = [word for word in words if word.endswith("?") or "? " in word]
-        assert asked, chart.name
-        assert "?" in chart.title
-        assert chart.name == "comparison" or chart.title in words
 
 
 def test_a_title_of_a_figure_lies_on_nothing(report):

@@ -18,7 +18,6 @@ from perfrunner.measure.cpu_profile import Folded
 from perfrunner.report import build_report, render
 from perfrunner.report import explain as texts
 from perfrunner.report.explain import explained, profiled_cases
-from perfrunner.report.files import write_html
 
 GLIBC, JEMALLOC, THP = synthetic.VARIANTS
 SAMPLES = 1000
@@ -98,7 +97,7 @@ def test_the_table_and_the_values_have_the_changed_functions(profiled):
     assert document["events"]["instructions"]["baseline"] == pytest.approx(2000 * 1.04, rel=0.1)
 
 
-def test_every_format_of_the_report_has_the_explanations(profiled, tmp_path):
+def test_every_format_of_the_report_has_the_explanations(profiled):
     report = build_report(profiled)
     assert [pair.variant for pair in report.explanations] == [JEMALLOC, THP]
     document = json.loads(render(report, "json"))
@@ -107,15 +106,14 @@ def test_every_format_of_the_report_has_the_explanations(profiled, tmp_path):
     assert "front-end malloc" in render(report, "markdown")
     assert "changes of functions' CPU time" in " ".join(render(report, "terminal").split())
     assert "front-end malloc" in " ".join(render(report, "terminal", verbose=True).split())
-    page = write_html(report, profiled, tmp_path / "page.html").read_text()
+    page = synthetic.plain_page(profiled)
     assert page.count('<svg class="flame"') == 2
     assert '<h2 id="explained">' in page
     assert "<code>malloc</code>" in page
     assert "instructions per cycle" in page
 
 
-@pytest.mark.long
-def test_a_report_without_counters_says_so(profiled, tmp_path):
+def test_a_report_without_counters_says_so(profiled):
     def without(trial):
         if "profile" not in trial.facts:
             return trial
@@ -123,8 +121,7 @@ def test_a_report_without_counters_says_so(profiled, tmp_path):
         return replace(trial, facts={**trial.facts, "profile": taken})
 
     data = replace(profiled, trials=tuple(map(without, profiled.trials)))
-    page = write_html(build_report(data), data, tmp_path / "page.html").read_text()
-    assert texts.NO_COUNTERS in page
+    assert texts.NO_COUNTERS in synthetic.plain_page(data)
 
 
 def test_another_baseline_is_explained_against_it(profiled):

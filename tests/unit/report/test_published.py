@@ -132,7 +132,6 @@ def _table_of(compared, estimate, ci95):
     return render(replace(compared, published_lines=changed_lines), "commit", every=True)
 
 
-@pytest.mark.long
 def test_the_page_and_its_chart(compared, data):
     raw = read_raw(compared, data)
     (chart,) = charts = draw_charts(compared, data, raw, names=["published"])

@@ -8,9 +8,10 @@ import json
 import shlex
 
 import pytest
+import synthetic
 
 from perfrunner.domain import not_checked
-from perfrunner.report import build_report, render, write_html
+from perfrunner.report import build_report, render
 from perfrunner.sources.model import Distance, ResolvedSource, as_record
 
 MAIN = ResolvedSource(
@@ -90,25 +91,24 @@ def test_the_reproduce_line_names_the_commits(from_sources):
     assert build_report(data).reproduce.endswith(commits)
 
 
-def first_screen(data, path):
-    page = write_html(build_report(data), data, path / "r.html").read_text()
+def first_screen(data):
+    page = synthetic.plain_page(data)
     return html.unescape(page.split('id="compared"')[1].split('id="explore"')[0])
 
 
-@pytest.mark.long
-def test_the_page_tells_a_source_that_all_variants_share_once(from_sources, tmp_path):
+def test_the_page_tells_a_source_that_all_variants_share_once(from_sources):
     data, *_ = from_sources
     variants = {variant: as_record(TREE) for variant in data.experiment.spec_json["variants"]}
     facts = {**data.experiment.facts, "sources": {"variants": variants, "tools": as_record(TREE)}}
     shared = dataclasses.replace(data, experiment=dataclasses.replace(data.experiment, facts=facts))
-    text = first_screen(shared, tmp_path)
+    text = first_screen(shared)
     assert len(variants) == 3
     assert text.count("content dddddddddddd") == 1
     assert "all built from" in text
 
 
-def test_the_page_tells_what_sets_the_variants_apart_beside_each(from_sources, tmp_path):
-    text = first_screen(from_sources[0], tmp_path)
+def test_the_page_tells_what_sets_the_variants_apart_beside_each(from_sources):
+    text = first_screen(from_sources[0])
     assert text.count("content aaaaaaaaaaaa") == text.count("content bbbbbbbbbbbb") == 1
     assert "all built from" not in text
 
@@ -144,8 +144,7 @@ def test_a_variant_that_is_not_wholly_checked_says_so_and_is_marked_everywhere(d
         assert words(partly).count("not checked)") >= len(partly.comparison.cases)
 
 
-@pytest.mark.long
-def test_a_baseline_that_is_not_wholly_checked_marks_every_comparison(data, tmp_path):
+def test_a_baseline_that_is_not_wholly_checked_marks_every_comparison(data):
     base, *others = data.experiment.spec_json["variants"]
     lacking = {"allocator.version": not_checked("5.1.0", "4.5.0")}
     builds = tuple(
@@ -157,7 +156,7 @@ def test_a_baseline_that_is_not_wholly_checked_marks_every_comparison(data, tmp_
     assert {row.variant for row in compared if not row.checked} == {*others}
     assert not any(row.checked for row in compared)
     assert all("not all settings are checked" in str(s) for s in report.sentences)
-    page = html.unescape(write_html(report, changed, tmp_path / "r.html").read_text())
+    page = html.unescape(synthetic.plain_page(changed))
     assert "asked for 5.1.0, reported as 4.5.0" in page
     assert page.count("not checked)") > len(others)
 
