@@ -381,6 +381,8 @@ class Bench:
                 return int(json.loads(text)["port"])
             self.check_engines()
             if time.monotonic() > until:
+                # Its output is a file there. If the disk is full, this raises what the helper could not write.
+                engine.host.put_bytes(b"\n", f"{engine.setup.directory}/{name}.written")
                 raise TrialError(
                     f"{name} on {engine.host.name} did not start within {HELPER_TIMEOUT_S:.0f} s"
                 )
