@@ -70,9 +70,14 @@ class Adapter:
         del arguments
         return None
 
-    def added(self, arguments: Sequence[str], *, root: bool, listen: str) -> list[str]:
-        """Return arguments that perfrunner adds: the address, if none is given, and a user for root."""
-        del arguments, root, listen
+    def added(
+        self, arguments: Sequence[str], *, root: bool, listen: str, directory: str | None
+    ) -> list[str]:
+        """Return arguments that perfrunner adds: the address, if none is given, and a user for root.
+
+        `directory`: that the server may write to; None: any, because it runs in a container.
+        """
+        del arguments, root, listen, directory
         return []
 
     def requested(self, arguments: Sequence[str]) -> dict[str, str]:

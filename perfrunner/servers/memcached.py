@@ -83,7 +83,10 @@ class Memcached(KnownServer):
                         break
                     yield index, name, ""
 
-    def added(self, arguments: Sequence[str], *, root: bool, listen: str) -> list[str]:
+    def added(
+        self, arguments: Sequence[str], *, root: bool, listen: str, directory: str | None
+    ) -> list[str]:
+        del directory  # it writes no files
         given = self.given(arguments)
         address = f"[{listen}]" if ":" in listen else listen
         return [

@@ -23,6 +23,8 @@ _OF_JEMALLOC = {
 }
 _SECRETS = ("requirepass", "masterauth", "tls-key-file-pass", "tls-client-key-file-pass")
 _NOT_READ_BACK = ("include", "loadmodule", "rename-command", "user", "sentinel")
+_FILES = ("logfile", "pidfile", "unixsocket")
+_PLACES = ("port", "bind", "dir", "daemonize", *_FILES)
 _REORDERED = ("notify-keyspace-events",)  # a set of letters, printed in another order
 _ALIASES = {"replica": "slave"}  # of a word in a value
 
@@ -67,13 +69,20 @@ class Redis(KnownServer):
         if index >= 0:
             yield index, arguments[index][2:].lower(), " ".join(values)
 
-    def added(self, arguments: Sequence[str], *, root: bool, listen: str) -> list[str]:
-        """Return the options that make Redis answer other hosts; on loopback it needs none."""
+    def added(
+        self, arguments: Sequence[str], *, root: bool, listen: str, directory: str | None
+    ) -> list[str]:
+        """Return the options that make Redis answer other hosts, and a configuration file harmless.
+
+        A file is often that of a server in use: its data, log and socket must not become those of a variant.
+        """
         del root
-        if listen == "127.0.0.1":
-            return []
         given = self.given(arguments)
-        wanted = {"bind": listen, "protected-mode": "no"}
+        wanted = {} if listen == "127.0.0.1" else {"bind": listen, "protected-mode": "no"}
+        if arguments and not arguments[0].startswith("--"):
+            wanted = {"bind": listen, **wanted, "daemonize": "no", **dict.fromkeys(_FILES, "")}
+            if directory is not None:
+                wanted["dir"] = directory
         return [
             word
             for name, value in wanted.items()
@@ -85,7 +94,7 @@ class Redis(KnownServer):
         return {
             name: value
             for _, name, value in self.options(arguments)
-            if name not in (*_NOT_READ_BACK, *_REORDERED, *_SECRETS, "port", "bind", "dir")
+            if name not in (*_NOT_READ_BACK, *_REORDERED, *_SECRETS, *_PLACES)
         }
 
     def same(self, asked: str, actual: str) -> bool:

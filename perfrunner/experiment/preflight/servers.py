@@ -28,6 +28,7 @@ from perfrunner.servers.prepare import PreparedServer
 from perfrunner.servers.registry import adapter_for
 from perfrunner.spec.cluster import LOOPBACK
 from perfrunner.spec.model import Spec
+from perfrunner.spec.server import DIRECTORY
 from perfrunner.spec.variant import Variant
 
 if TYPE_CHECKING:
@@ -77,7 +78,10 @@ def deploy_server(
     # In a container it is root, unless the image names another user; memcached ignores its option -u then.
     root = server.image is not None or host.run(["id", "-u"]).stdout.strip() == "0"
     own = asked.own_words[1:]
-    added = adapter_for(server.kind).added(own, root=root, listen=placement.listen)
+    directory = DIRECTORY if server.image is None else None
+    added = adapter_for(server.kind).added(
+        own, root=root, listen=placement.listen, directory=directory
+    )
     if asked.password_env is not None:
         hosts.credentials.servers[variant.name] = os.environ.get(asked.password_env, "")
         for other in hosts.placements.values():

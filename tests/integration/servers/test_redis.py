@@ -66,11 +66,19 @@ def test_the_bundled_engine_is_interleaved_with_other_servers(servers: ServerLab
 def test_a_password_is_not_shown(
     servers: ServerLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The server reads it from a file of the user; the load and the questions from perfrunner's environment."""
+    """The server reads it from a file of the user; the load and the questions from perfrunner's environment.
+
+    The file is that of a server in use, whose data, log and socket stay as they are.
+    """
     secret = "a-secret-of-this-test"
     monkeypatch.setenv("REDIS_SECRET", secret)
+    in_use = tmp_path / "in-use"
+    in_use.mkdir()
     configuration = tmp_path / "redis.conf"
-    configuration.write_text(f"requirepass {secret}\n")
+    configuration.write_text(
+        f"requirepass {secret}\ndaemonize yes\ndir {in_use}\nappendonly yes\nlogfile {in_use}/redis.log\n"
+        f"pidfile {in_use}/redis.pid\nunixsocket {in_use}/redis.sock\nbind 127.0.0.2\n"
+    )
 
     def variant(*words: str) -> dict[str, Any]:
         command = redis(*words)["server"]["command"]
@@ -80,6 +88,7 @@ def test_a_password_is_not_shown(
     servers.write({"one": variant(), "two": variant("--io-threads", "2")})
     code, driver = servers.measure()
     assert code == 0, driver.stderr()
+    assert not [*in_use.iterdir()]
     for directory, _, names in os.walk(servers.out):
         for name in names:
             assert secret.encode() not in (Path(directory) / name).read_bytes(), name

@@ -63,12 +63,15 @@ def test_what_cannot_be_measured_is_refused_at_its_word(command: str, index: int
 
 
 def test_it_listens_on_loopback_and_runs_as_root_only_for_root():
-    server = Memcached()
     here = "127.0.0.1"
-    assert server.added(words("-p {port}"), root=True, listen=here) == ["-l", here, "-u", "root"]
-    assert server.added(words("-p {port}"), root=False, listen=here) == ["-l", here]
-    assert server.added(words("-p {port}"), root=False, listen="::") == ["-l", "[::]"]
-    assert server.added(words("-p {port} -l ::1 -u me"), root=True, listen=here) == []
+
+    def added(command: str, *, root: bool = False, listen: str = here) -> list[str]:
+        return Memcached().added(words(command), root=root, listen=listen, directory="{dir}")
+
+    assert added("-p {port}", root=True) == ["-l", here, "-u", "root"]
+    assert added("-p {port}") == ["-l", here]
+    assert added("-p {port}", listen="::") == ["-l", "[::]"]
+    assert added("-p {port} -l ::1 -u me", root=True) == []
 
 
 def test_a_number_is_the_same_in_another_form():

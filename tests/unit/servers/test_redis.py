@@ -119,10 +119,24 @@ def test_save_points_are_warned_of():
     assert Redis().warnings(State(settings={"save": ""})) == []
 
 
+def added(*words: str, listen: str = "127.0.0.1", directory: str | None = "{dir}") -> list[str]:
+    return Redis().added(words, root=False, listen=listen, directory=directory)
+
+
 def test_it_answers_other_hosts_only_where_it_has_to():
-    added = Redis().added
-    assert added(["--port", "{port}"], root=True, listen="127.0.0.1") == []
+    assert added("--port", "{port}") == []
     everywhere = ["--bind", "0.0.0.0", "--protected-mode", "no"]
-    assert added(["--port", "{port}"], root=False, listen="0.0.0.0") == everywhere
+    assert added("--port", "{port}", listen="0.0.0.0") == everywhere
     given = ["--bind", "10.0.0.1", "--protected-mode", "yes"]
-    assert added(given, root=False, listen="0.0.0.0") == []
+    assert added(*given, listen="0.0.0.0") == []
+
+
+def test_the_places_of_a_configuration_file_are_not_used():
+    """They may be those of a server in use; the daemon of a distribution is started in the foreground."""
+    harmless = ["--daemonize", "no", "--logfile", "", "--pidfile", "", "--unixsocket", ""]
+    here = ["--bind", "127.0.0.1", *harmless]
+    assert added("/etc/redis.conf", "--port", "{port}") == [*here, "--dir", "{dir}"]
+    assert added("/etc/redis.conf", "--port", "{port}", directory=None) == here
+    own = ["/etc/redis.conf", "--port", "{port}", "--dir", "/data", *here]
+    assert added(*own) == []
+    assert Redis().requested([*own, "--save", ""]) == {"save": ""}
