@@ -57,14 +57,8 @@ class ChecksHere:
         wrong |= {("command", begins + index + 1): text for index, text in refused.items()}
         if server.protocol is not None and (text := adapter.wrong_protocol(server.protocol)):
             wrong["protocol",] = text
-        wrong |= {
-            (
-                "command",
-                index,
-            ): f"expected an absolute path: the server runs in another directory; got {word}"
-            for index, word in enumerate(server.command[1:], 1)
-            if word.endswith((".conf", ".cnf")) and not word.startswith("/")
-        }
+        if server.image is None and (remote or server.git is None):  # else they are not here yet
+            wrong |= {("command", at): text for at, text in _lost_paths(server).items()}
         if server.password_env is not None and server.password_env not in os.environ:
             wrong["password_env",] = (
                 f"expected a variable that is set; got {server.password_env}, which is not"
@@ -130,6 +124,15 @@ def own_allocator_text(linked: str, path: str, kind: str) -> str:
         f"expected a program without an allocator of its own; {linked} is linked into {path}:"
         f" build it with the C library's{HOW_TO_LINK_LIBC.get(kind, '')}"
     )
+
+
+def _lost_paths(server: ServerSpec) -> dict[int, str]:
+    """Return, by index, what to do about relative paths: those of files that are here have become absolute."""
+    return {
+        at: f"expected a file that exists, or an absolute path: the server runs in another directory; got {word}"
+        for at, word in enumerate(server.command[1:], 1)
+        if word.startswith(("./", "../")) or (word.endswith((".conf", ".cnf")) and word[0] != "/")
+    }
 
 
 def _image_problem(name: str) -> str | None:

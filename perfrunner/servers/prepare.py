@@ -23,7 +23,7 @@ from perfrunner.servers.checkout import Checkout, check_out
 from perfrunner.servers.checks import HERE, find_program, preload_problem, program_problem
 from perfrunner.servers.preload import VARIABLE, find_library
 from perfrunner.spec.allocator import AllocatorSpec, is_crate
-from perfrunner.spec.server import ServerSpec
+from perfrunner.spec.server import ServerSpec, absolute_word
 from perfrunner.spec.variant import Variant
 
 # The program in the artifact of an allocator that is built for LD_PRELOAD (engine_src/allocators/CMakeLists.txt).
@@ -95,6 +95,8 @@ def prepare(
         raise UsageError(f"variant {variant.name}: server.command: {wrong}")
     program = (find_program(word) if sent else None) or Path(word)
     arguments, launched = _launched(server, checkout) if sent else (server.command[1:], None)
+    if checkout is not None and not remote:
+        arguments = tuple(absolute_word(word, checkout.tree) for word in arguments)
     preload, library = variant.allocator.preload, None
     if preload is not None and is_crate(preload):
         library = _built_library(preload, engine_src, cache_dir, progress)

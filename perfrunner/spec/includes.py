@@ -12,6 +12,7 @@ from pathlib import Path
 from perfrunner.paths import real_path, with_home
 from perfrunner.spec.document import Mark, Node, Path_, describe, load_document
 from perfrunner.spec.problems import Problems
+from perfrunner.spec.server import absolute_word
 
 USE = "use"
 MAX_PIECES = 10_000  # nested pieces can make a few small files expand exponentially
@@ -124,7 +125,7 @@ def absolute_paths(cluster: Node) -> Node:
 
 
 def absolute_sources(variants: Node) -> Node:
-    """Make the paths of the variants' source directories, patches, repositories and programs absolute.
+    """Make the paths of the variants' source directories, patches, repositories and commands absolute.
 
     A program without a slash is looked for in PATH; one of a repository is a path in its checkout.
     """
@@ -134,6 +135,8 @@ def absolute_sources(variants: Node) -> Node:
         changed = variant
         if (server := variant.get("server")) is not None:
             changed = changed.with_child("server", _absolute_server(server))
+            if (env := variant.get("env")) is not None and not _is_elsewhere(server):
+                changed = changed.with_child("env", _absolute_words(env))
         allocator = variant.get("allocator")
         preload = None if allocator is None else allocator.get("preload")
         if allocator is not None and preload is not None and "/" in str(preload.value):
@@ -144,17 +147,34 @@ def absolute_sources(variants: Node) -> Node:
     return variants
 
 
+def _is_elsewhere(server: Node) -> bool:
+    """Tell whether the paths of a command are those of an image or a checkout."""
+    return server.get("image") is not None or server.get("git") is not None
+
+
 def _absolute_server(server: Node) -> Node:
     if server.get("image") is not None:
-        return server  # its program is in there
+        return server
     command = server.get("command")
-    if server.get("git") is not None or command is None or not isinstance(command.value, list):
+    if _is_elsewhere(server) or command is None or not isinstance(command.value, list):
         return _with_absolute(server, ("git",))
     program = command.value[0] if command.value else None
-    if program is None or not isinstance(program.value, str) or "/" not in program.value:
-        return server
-    path = Node(_absolute(program.value, program.mark), program.mark)
-    return server.with_child("command", command.with_child(0, path))
+    command = _absolute_words(command)
+    if program is not None and isinstance(program.value, str):
+        at_once = "/" in program.value  # without a slash it is looked for in PATH
+        path = _absolute(program.value, program.mark) if at_once else program.value
+        command = command.with_child(0, Node(path, program.mark))
+    return server.with_child("command", command)
+
+
+def _absolute_words(words: Node) -> Node:
+    """Make the paths among a command's words, or among the values of variables, absolute."""
+    children = words.value.items() if isinstance(words.value, dict) else enumerate(words.value)
+    for key, child in list(children):
+        if isinstance(child.value, str):
+            text = absolute_word(child.value, _directory(child.mark))
+            words = words.with_child(key, Node(text, child.mark))
+    return words
 
 
 def _with_absolute(node: Node, keys: tuple[str, ...]) -> Node:
@@ -167,8 +187,12 @@ def _with_absolute(node: Node, keys: tuple[str, ...]) -> Node:
 
 def _absolute(text: str, mark: Mark) -> str:
     path = with_home(text)
-    directory = Path(mark.source).parent if mark.line else Path.cwd()  # an override's line is 0
-    return str(path if path.is_absolute() else real_path(directory / path))
+    return str(path if path.is_absolute() else real_path(_directory(mark) / path))
+
+
+def _directory(mark: Mark) -> Path:
+    """Return where relative paths begin: at the file; those of an override (line 0) in the current directory."""
+    return Path(mark.source).parent if mark.line else Path.cwd()
 
 
 def _similar(path: Path, alternatives: tuple[str, ...]) -> str | None:

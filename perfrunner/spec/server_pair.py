@@ -12,7 +12,7 @@ from typing import Any
 
 from perfrunner.paths import with_home
 from perfrunner.spec.matrix import variant_name
-from perfrunner.spec.server import PORT, own_words
+from perfrunner.spec.server import PORT, absolute_word, own_words
 from perfrunner.spec.small import LOCAL_CLUSTER
 
 Variants = dict[str, dict[str, Any]]
@@ -72,8 +72,8 @@ def shell_part(command: str) -> str | None:
 def command_of(text: str, *, built: bool = False) -> Command:
     """Split a command as a shell would, without running one. Raises ValueError.
 
-    Paths that begin with `~` are expanded. The program's path becomes absolute, also behind a launcher such as
-    `taskset`, unless it is `built` and lies in a checkout.
+    Paths that begin with `~` are expanded. The paths of the program, also behind a launcher such as `taskset`, and of
+    files that exist become absolute, unless it is `built` and they lie in a checkout.
     """
     words = shlex.split(text.replace("\\\n", ""))
     env = {}
@@ -85,6 +85,9 @@ def command_of(text: str, *, built: bool = False) -> Command:
     if not any(PORT in word for word in words):
         raise ValueError(f"it has no {PORT}")
     words = [str(with_home(word)) if word.startswith("~/") else word for word in words]
+    if not built:
+        env = {name: absolute_word(value, Path.cwd()) for name, value in env.items()}
+        words[1:] = (absolute_word(word, Path.cwd()) for word in words[1:])
     for at in {0, len(words) - len(own_words(words))} if not built else ():
         if at < len(words) and ("/" in words[at] or words[at].startswith("~")):
             words[at] = str(with_home(words[at]).absolute())
@@ -108,7 +111,9 @@ def of_commands(commands: Sequence[Command], settings: Mapping[str, Any]) -> Var
         own = [word for word in command[1:] if word not in common and PORT not in word]
         # An option is named with its value, also where only one of them differs: `-t 2`.
         texts = [
-            f"{before}={word}" if before.startswith("-") and before in common else word
+            f"{before}={_short(word)}"
+            if before.startswith("-") and before in common
+            else _short(word)
             for before, word in itertools.pairwise(command)
             if word in own
         ]
@@ -120,6 +125,11 @@ def of_commands(commands: Sequence[Command], settings: Mapping[str, Any]) -> Var
         name: command.variant(settings)
         for name, command in zip(_told_apart(names, words), commands, strict=True)
     }
+
+
+def _short(word: str) -> str:
+    """Return a word as it is named: a file without its directory."""
+    return Path(word).name if word.startswith("/") else word
 
 
 def of_preloads(command: Command, preloads: Sequence[str], settings: Mapping[str, Any]) -> Variants:

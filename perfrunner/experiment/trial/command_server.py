@@ -298,7 +298,7 @@ class CommandServer(ServerProcess):
         return TrialError(
             f"{self.title} ended while it started ({status or ended.status})"
             f"{self._log_tail() or ': it printed nothing'}",
-            "run the command by hand",
+            "run the command by hand, in an empty directory",
         )
 
     def _not_ready(self, trouble: str, timeout: float) -> TrialError:

@@ -222,6 +222,18 @@ def test_variables_in_front_and_homes_are_those_of_a_shell(cli, play, program, m
     assert other.server.command == (path, "-p", "{port}", "-P", str(program / "pid"))
 
 
+def test_files_of_the_current_directory_are_found_from_another_one(cli, play, program):
+    (program / "a.conf").touch()
+    (program / "b.conf").touch()
+    runner = play()
+    cli("ab", *(f"L=./new ./old/memcached {n}.conf -p {{port}}" for n in "ab"))
+    variants = runner.arguments.spec.variants
+    assert [*variants] == ["memcached-a.conf", "memcached-b.conf"]
+    second = variants["memcached-b.conf"]
+    assert second.server.command[1] == str(program / "b.conf")
+    assert second.env == {"L": str(program / "new")}
+
+
 def test_one_command_with_two_environments_is_not_the_same_command(cli, play, program):
     runner = play()
     cli("ab", "X=1 ./old/memcached -p {port}", "X=2 ./old/memcached -p {port}")

@@ -47,6 +47,14 @@ def test_a_checkout_does_not_depend_on_the_users_settings(repository: Path) -> N
     assert prepared(repository).program.read_bytes() == b"#!/bin/sh\nexec memcached\n"
 
 
+def test_files_of_a_checkout_are_found_from_another_directory(repository: Path) -> None:
+    server = ServerSpec(command=("./srv", "srv.conf", "{port}", "1"), git=str(repository))
+    server = server.model_copy(update={"build": (("touch", "srv.conf"),)})
+    cache = repository.parent / "cache"
+    made = prepare(Variant(name="v", server=server), cache, Path("nowhere"))
+    assert made.arguments == (str(made.program.parent / "srv.conf"), "{port}", "1")
+
+
 def test_a_failed_build_names_the_submodules_that_are_not_there(repository: Path) -> None:
     with pytest.raises(BuildError, match="variant v: false 1 failed") as failed:
         prepared(repository, ("false", "1"))

@@ -73,6 +73,27 @@ def test_a_command_is_taken_as_it_is_written(servers: Servers):
     assert spec.cases == (("pf", "-"),), "servers have no buckets"
 
 
+def test_paths_of_files_are_those_of_the_spec(servers: Servers):
+    """The server is started in another directory: of a program that finds `./mod.so` by hand, only it would be lost."""
+    for name in ("redis.conf", "mod.so", "1.10"):
+        (servers.directory / name).touch()
+    words = '[./memcached, -p, "{port}", redis.conf, --load=./mod.so, 2, other.so'
+    paths = ("env: {A: b}", "env: {A: 'no.so:./mod.so', B: /dev/stdin}")
+    spec = servers.load(('[./memcached, -p, "{port}", -t, 2', words), paths)
+    two, here = spec.variants["two"], servers.directory
+    assert two.server is not None
+    assert two.server.command[3:] == (
+        f"{here}/redis.conf",
+        f"--load={here}/mod.so",
+        "2",
+        "other.so",
+    )
+    assert two.env == {"A": f"no.so:{here}/mod.so", "B": "/dev/stdin"}
+    for word in ("none.conf", "./none.so"):
+        wrong = servers.errors(("-t, 2]", f"{word}]"))
+        assert "server.command[3]: expected a file that exists, or an absolute path" in wrong[0]
+
+
 def test_it_is_written_and_read_back(servers: Servers):
     spec = servers.load()
     path = servers.directory / "again.yaml"
