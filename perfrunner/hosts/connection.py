@@ -15,13 +15,15 @@ from fabric.runners import Remote
 
 from perfrunner.errors import HostError
 from perfrunner.hosts.hostkeys import KnownHosts
-from perfrunner.hosts.identities import OpenSshLogin
+from perfrunner.hosts.identities import OpenSshLogin, SlowLogin
 from perfrunner.hosts.openssh import Route
 from perfrunner.hosts.proxy import ProxyProcess
 
 INTERVAL_S = 2.0  # between two questions of the heartbeat
 LIMIT_S = 6.0  # without an answer, before the link counts as lost
-_AGENT_S = 30.0  # an agent may ask its user to touch a hardware key
+# For each answer to the login, as ssh has no limit: name servers, user directories and PAM modules of the host may be
+# slow, and an agent may ask its user to touch a hardware key. A host that is gone is noticed by the socket.
+LOGIN_TIMEOUT_S = 60.0
 _PROXY_END_S = 1.0  # a proxy that has closed the connection ends soon, and its output says why
 # Options of a TCP socket. macOS calls the first one TCP_KEEPALIVE and lacks the last one; there the heartbeat suffices.
 _PATIENCE = {
@@ -74,9 +76,7 @@ class HostConnection(fabric.Connection):  # type: ignore[misc]
             config=config,
             connect_kwargs={
                 "banner_timeout": route.greeting_timeout_s,
-                "auth_timeout": max(
-                    route.greeting_timeout_s, _AGENT_S if route.identities.agent else 0
-                ),
+                "auth_timeout": LOGIN_TIMEOUT_S,
                 "channel_timeout": route.greeting_timeout_s,
                 "allow_agent": False,
                 "look_for_keys": False,
@@ -120,8 +120,14 @@ class HostConnection(fabric.Connection):  # type: ignore[misc]
         self._close_proxy()
 
     def heartbeat(self) -> Heartbeat:
-        """Start the thread that notices when the open connection's peer is silent."""
-        return Heartbeat(self.transport)
+        """Start the thread that notices when the open connection's peer is silent; return at its first answer.
+
+        A server answers nothing before the PAM modules of the login have ended. Raises SlowLogin.
+        """
+        heartbeat = Heartbeat(self.transport)
+        if not heartbeat.answered.wait(LOGIN_TIMEOUT_S):
+            raise SlowLogin("no answer to the first request")
+        return heartbeat
 
     def _socket(self) -> socket.socket:
         if self._route.proxy is None:
@@ -220,9 +226,8 @@ def _keep_quiet() -> None:
 def responsive_socket(route: Route) -> socket.socket:
     """Return a connected TCP socket without Nagle's delay, whose peer's silence is noticed within 8 s.
 
-    All addresses of the host are tried, in the system's order.
+    All addresses of the host are tried, in the system's order, each for the whole time.
     """
-    deadline = time.monotonic() + route.connect_timeout_s
     failure: OSError | None = None
     for family, kind, protocol, _, address in socket.getaddrinfo(
         route.host, route.port, route.family, socket.SOCK_STREAM
@@ -230,7 +235,7 @@ def responsive_socket(route: Route) -> socket.socket:
         with contextlib.ExitStack() as stack:
             sock = stack.enter_context(socket.socket(family, kind, protocol))
             try:
-                sock.settimeout(max(0.1, deadline - time.monotonic()))
+                sock.settimeout(route.connect_timeout_s)
                 _bind(sock, route)
                 sock.connect(address)
                 _make_responsive(sock)
@@ -263,6 +268,7 @@ class Heartbeat:
     def __init__(self, transport: paramiko.Transport) -> None:
         self._transport = transport
         self._asked: float | None = None  # monotonic time of a request without an answer yet
+        self.answered = threading.Event()  # for the first time; also set when the connection ends
         threading.Thread(target=self._beat, daemon=True, name="heartbeat").start()
 
     @property
@@ -277,4 +283,5 @@ class Heartbeat:
             # Any answer counts; OpenSSH refuses the request. The call also returns when the connection ends.
             self._transport.global_request("keepalive@openssh.com", wait=True)
             self._asked = None
+            self.answered.set()
             time.sleep(INTERVAL_S)

@@ -36,6 +36,7 @@ _KEY_FIELDS = {
     "ecdsa-sha2-nistp521": 2, "sk-ssh-ed25519": 2, "sk-ecdsa-sha2-nistp256": 3,
 }  # fmt: skip
 _AGENT_TIMEOUT_S = 60.0  # a hardware key may wait for a touch
+_NO_ANSWER = "Authentication timeout"  # Paramiko's
 _PKCS8 = b"-----BEGIN PRIVATE KEY-----"
 _OPENSSH_PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----"
 
@@ -50,6 +51,10 @@ class LockedIdentity(paramiko.AuthenticationException):
 
 class UnsafeIdentity(paramiko.AuthenticationException):
     """No key was accepted, and one was not offered because others can read its file."""
+
+
+class SlowLogin(paramiko.SSHException):
+    """The server does not answer the login in time."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class OpenSshLogin:
         self._unsafe: list[str] = []
 
     def authenticate(self, transport: paramiko.Transport) -> list[str]:
-        """Log in. Raises paramiko.AuthenticationException if no key is accepted."""
+        """Log in. Raises paramiko.AuthenticationException if no key is accepted, or SlowLogin."""
         try:
             # ssh also asks for this first: some servers let a user in by other means.
             return transport.auth_none(self._user)
@@ -92,7 +97,9 @@ class OpenSshLogin:
                     continue
                 try:
                     further = transport.auth_publickey(self._user, key)
-                except paramiko.AuthenticationException:
+                except paramiko.AuthenticationException as error:
+                    if _NO_ANSWER in str(error):
+                        raise SlowLogin(f"no answer to the key {offer.name}") from error
                     refused.append(offer.name)
                     if not transport.is_active():
                         break

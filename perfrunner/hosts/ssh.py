@@ -43,7 +43,8 @@ _LONGEST_OUTPUT = 500  # characters of what a login shell wrote
 SHELL_WAIT_S = 30.0  # until the login shell has started the first command
 _SHELL_HINT = (
     "look at the user's shell in /etc/passwd and at its start files on the host: without a terminal they must not"
-    " wait, start another program or redirect output"
+    " wait, start another program or redirect output; sshd must not force a command (ForceCommand, or command= in"
+    " authorized_keys)"
 )
 _LINK_HINT = (
     "check that the host is up and reachable; `perfrunner run --resume` stops leftover processes"
@@ -99,6 +100,8 @@ class SshTransport(ShellTransport):
             began = time.monotonic()
             try:
                 link.open()
+                self._heartbeat = link.heartbeat()
+                return
             except (UnknownKey, ChangedKey) as error:
                 link.close()
                 raise self._misjudged(error) from error
@@ -106,6 +109,7 @@ class SshTransport(ShellTransport):
                 link.close()
                 raise
             except (paramiko.SSHException, OSError, EOFError) as error:
+                link.close()
                 # The server refused at once, as opposed to not answering.
                 crowded = time.monotonic() - began < _TURNED_AWAY_S and (
                     "banner" in str(error)
@@ -121,9 +125,6 @@ class SshTransport(ShellTransport):
                     if time.monotonic() - began >= _TURNED_AWAY_S:
                         self._gone = (time.monotonic() + _GONE_S, explained)
                     raise
-            else:
-                self._heartbeat = link.heartbeat()
-                return
 
     def _misjudged(self, error: UnknownKey | ChangedKey) -> HostError:
         if isinstance(error, ChangedKey):
@@ -143,8 +144,13 @@ class SshTransport(ShellTransport):
     def _explain(self, error: Exception) -> NoReturn:
         import paramiko
 
-        from perfrunner.hosts.connection import ProxyFailed
-        from perfrunner.hosts.identities import LockedIdentity, NoIdentity, UnsafeIdentity
+        from perfrunner.hosts.connection import LOGIN_TIMEOUT_S, ProxyFailed
+        from perfrunner.hosts.identities import (
+            LockedIdentity,
+            NoIdentity,
+            SlowLogin,
+            UnsafeIdentity,
+        )
 
         text = str(error) or type(error).__name__
         if text == "No existing session":  # how Paramiko puts it
@@ -154,6 +160,13 @@ class SshTransport(ShellTransport):
             raise HostError(
                 f"{self.peer}: cannot connect: {text}",
                 hint=f"jumps and proxies follow ssh_config alone; try: {by_hand}",
+            ) from error
+        if isinstance(error, SlowLogin):
+            by_hand = shlex.join([*self._route.destination.command(), "true"])
+            raise HostError(
+                f"{self.peer}: the login does not end within {LOGIN_TIMEOUT_S:g} s: {text}",
+                hint="name servers, user directories (LDAP) or PAM modules of the host may be slow; see how long this"
+                f" takes: {by_hand}",
             ) from error
         if isinstance(error, LockedIdentity):
             raise HostError(

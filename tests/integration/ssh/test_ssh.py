@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import itertools
 import os
 import re
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import pytest
 from sshd import Sshd, harmed_in_a_command, known_hosts_line, make_key, raised_sshd
 
 from perfrunner.errors import HostError
-from perfrunner.hosts import Host, LinkLost, connection, open_host
+from perfrunner.hosts import Host, LinkLost, connection, open_host, ssh
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -133,6 +135,41 @@ class TestCannotConnect:
             )
             with pytest.raises(HostError, match="cannot connect"):
                 open_host(spec, "ssh", name="node")
+
+    def test_a_login_that_takes_long(self, tmp_path: Path) -> None:
+        """Name servers or a user directory may be slow: ssh waits longer for the login than for the connection."""
+        lookup = f'/bin/sh -c "sleep 6; cat {tmp_path}/sshd/user_key.pub"'
+        user = getpass.getuser()
+        (tmp_path / "config").write_text("ConnectTimeout 5\n")
+        with raised_sshd(
+            tmp_path / "sshd", AuthorizedKeysCommand=lookup, AuthorizedKeysCommandUser=user
+        ) as slow:
+            (slow.directory / "authorized_keys").write_text("")
+            spec = slow.host_spec(tmp_path / "work", ssh_config=str(tmp_path / "config"))
+            with open_host(spec, "ssh") as host:
+                assert host.transport.run(["true"]).exit == 0
+
+    def test_a_session_that_begins_late(
+        self, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """PAM modules, such as the message of the day, run behind the login: the server answers when they end."""
+        with stopped_behind_the_login(sshd, monkeypatch) as sessions:
+            threading.Timer(
+                ssh.CHANNEL_TIMEOUT_S + 1, lambda: signal_all(sessions, signal.SIGCONT)
+            ).start()
+            with open_host(sshd.host_spec(tmp_path / "work"), "ssh") as host:
+                assert host.transport.run(["true"]).exit == 0
+
+    def test_a_login_without_end(
+        self, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "LOGIN_TIMEOUT_S", 0.5)
+        with (
+            stopped_behind_the_login(sshd, monkeypatch),
+            pytest.raises(HostError, match="the login does not end within") as raised,
+        ):
+            open_host(sshd.host_spec(tmp_path / "work"), "ssh")
+        assert "PAM" in str(raised.value.hint)
 
     def test_the_library_does_not_print(self, sshd: Sshd, tmp_path: Path) -> None:
         """Paramiko logs a traceback for what ends as our one-line error."""
@@ -277,6 +314,33 @@ class TestBrokenLink:
                 assert isinstance(harmed_in_a_command(host, relay.freeze), LinkLost)
 
 
+def signal_all(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+@contextlib.contextmanager
+def stopped_behind_the_login(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Stop each session of the server when it has let us in; they go on at the end."""
+    log_in, stopped = connection.HostConnection.open, []
+
+    def open_and_stop(self: connection.HostConnection) -> object:
+        before = set(sshd.session_pids())
+        opened = log_in(self)
+        for pid in set(sshd.session_pids()) - before:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            stopped.extend([pid, *map(int, children)])
+        signal_all(stopped, signal.SIGSTOP)
+        return opened
+
+    monkeypatch.setattr(connection.HostConnection, "open", open_and_stop)
+    try:
+        yield stopped
+    finally:
+        signal_all(stopped, signal.SIGCONT)
+
+
 class Relay:
     """Carries one loopback port to another until it is frozen."""
 
@@ -294,6 +358,8 @@ class Relay:
 
     def __exit__(self, *args: object) -> None:
         for sock in (self._server, *self._sockets):
+            with contextlib.suppress(OSError):  # closing alone does not end what a thread waits for
+                sock.shutdown(socket.SHUT_RDWR)
             sock.close()
 
     def freeze(self) -> None:

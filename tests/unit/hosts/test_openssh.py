@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from perfrunner.errors import HostError
-from perfrunner.hosts import data_address, openssh
+from perfrunner.hosts import connection, data_address, openssh
 from perfrunner.hosts.openssh import Destination, Route, resolve
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
 
@@ -305,3 +305,26 @@ def test_the_decision_on_every_option_is_documented() -> None:
     options = {line.split(" ")[0].lower() for line in done.stdout.splitlines()} - {"host"}
     assert len(options) > 70
     assert options <= decided, sorted(options - decided)
+
+
+def test_an_address_that_does_not_answer_takes_no_time_from_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name whose IPv6 address leads nowhere is common; the other address may be far away."""
+    tried: list[tuple[Any, float | None]] = []
+
+    class Socket(socket.socket):
+        def connect(self, address: Any) -> None:
+            tried.append((address, self.gettimeout()))
+            clock.append(clock[-1] + (self.gettimeout() or 0))
+            if address == "nowhere":
+                raise TimeoutError
+
+    clock = [0.0]
+    stream = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
+    answer = [(*stream, "nowhere"), (*stream, "here")]
+    monkeypatch.setattr(connection.time, "monotonic", lambda: clock[-1])
+    monkeypatch.setattr(socket, "socket", Socket)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: answer)
+    connection.responsive_socket(route(tmp_path, "ConnectTimeout 3")).close()
+    assert tried == [("nowhere", 3.0), ("here", 3.0)]
