@@ -5,7 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-PERFRUNNER = (sys.executable, "-m", "perfrunner")
+# `-m` would look for modules in the current directory first: in another clone, or for the user's own random.py.
+_MAIN = """\
+import sys
+sys.path[:] = filter(None, sys.path)
+from perfrunner.cli import main
+main(prog_name="perfrunner")
+"""
+PERFRUNNER = (sys.executable, "-c", _MAIN)
 JOB_VARIABLE = "PERFRUNNER_JOB"  # environment variable: id of the fleet job that the child runs
 STORE_VARIABLE = "PERFRUNNER_STORE"  # environment variable: the store URL, instead of --store
 
