@@ -225,8 +225,8 @@ SQLITE_ERRORS: tuple[tuple[str | tuple[str, ...], str, str], ...] = (
     ),
     (
         "SQLITE_BUSY",
-        "{place} is locked by another process",
-        "is another perfrunner writing to the same directory?",
+        "{place} was locked by another program for {seconds:g} s; all trials stored before are safe",
+        "close the program that writes to it (`fuser` names it), then continue with --resume",
     ),
     (
         ("SQLITE_NOTADB", "SQLITE_CORRUPT"),
@@ -271,7 +271,8 @@ def _explain(error: SQLAlchemyError, place: str) -> StoreError:
         )
     for start, message, hint in SQLITE_ERRORS:
         if name.startswith(start):
-            return StoreError(message.format(place=place, text=text), hint)
+            values = {"place": place, "text": text, "seconds": BUSY_SECONDS}
+            return StoreError(message.format(**values), hint)
     return StoreError(f"{place}: {text}")
 
 

@@ -17,9 +17,23 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from perfrunner.errors import StoreError, UsageError
-from perfrunner.results import BuildRecord, ResultStore, schema
+from perfrunner.results import BuildRecord, ResultStore, database, schema
 from perfrunner.results.schema import experiments
 from tests.support.records import NOW, experiment, plant, trial
+
+
+def test_a_store_that_another_program_locks(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
+    with ResultStore.open(tmp_path) as store:
+        other = sqlite3.connect(tmp_path / "results.sqlite")
+        other.execute("begin immediate")
+        with pytest.raises(
+            StoreError, match=r"sqlite was locked by another program for 0\.1 s"
+        ) as e:
+            store.create_experiment(experiment())
+        other.close()
+        store.create_experiment(experiment())
+    assert "continue with --resume" in e.value.hint
 
 
 def test_everything_comes_back_as_it_went_in(store, tmp_path):
