@@ -59,11 +59,17 @@ class Adapter:
         del arguments
         return {}
 
-    def wrong_protocol(self, protocol: str) -> str | None:
+    def spoken(self, arguments: Sequence[str]) -> tuple[str, ...]:
+        """Return the protocols that the load can speak to a command, the default first; none: the server is asked."""
+        del arguments
+        return self.protocols
+
+    def wrong_protocol(self, protocol: str, arguments: Sequence[str]) -> str | None:
         """Return why the load cannot speak a protocol to the server; None if it can, or nobody knows."""
-        if not self.protocols or protocol in self.protocols:
+        spoken = self.spoken(arguments)
+        if not spoken or protocol in spoken:
             return None
-        return f"expected {' or '.join(self.protocols)}, which {self.kind} speaks, got {protocol}"
+        return f"expected {' or '.join(spoken)}, which {self.kind} speaks, got {protocol}"
 
     def locked(self, arguments: Sequence[str]) -> int | None:
         """Return the index of the argument that makes the server ask for a password; None if there is none."""

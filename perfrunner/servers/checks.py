@@ -55,7 +55,7 @@ class ChecksHere:
         if server.password_env is None and (option := adapter.locked(own)) is not None:
             refused[option] = _NO_PASSWORD
         wrong |= {("command", begins + index + 1): text for index, text in refused.items()}
-        if server.protocol is not None and (text := adapter.wrong_protocol(server.protocol)):
+        if server.protocol is not None and (text := adapter.wrong_protocol(server.protocol, own)):
             wrong["protocol",] = text
         if server.image is None and (remote or server.git is None):  # else they are not here yet
             wrong |= {("command", at): text for at, text in _lost_paths(server).items()}

@@ -60,8 +60,8 @@ class Memcached(KnownServer):
         "enable-sasl": (".*", _NO_LOGIN),
         "auth-file": (".*", _NO_LOGIN),
         "protocol": (
-            "ascii",
-            "expected the binary protocol, which the load speaks: leave out -B ascii",
+            "binary",
+            "expected a server that speaks the text protocol too, in which it is asked: leave out -B binary",
         ),
     }
 
@@ -93,6 +93,10 @@ class Memcached(KnownServer):
             *(() if "listen" in given else ("-l", address)),
             *(("-u", "root") if root and "user" not in given else ()),
         ]
+
+    def spoken(self, arguments: Sequence[str]) -> tuple[str, ...]:
+        asked = [value for _, name, value in self.options(arguments) if name == "protocol"]
+        return self.protocols[1:] if asked[-1:] == ["ascii"] else self.protocols
 
     def requested(self, arguments: Sequence[str]) -> dict[str, str]:
         asked: dict[str, str] = {}

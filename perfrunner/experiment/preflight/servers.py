@@ -110,11 +110,11 @@ def deploy_server(
     env = {**server.env, **asking(variant.allocator)}
     kind, state, log = _ask(variant, command, env, placement, tools[node], python)
     adapter = adapter_for(kind)
-    protocol: str = asked.protocol or next(iter(adapter.protocols), "")
+    protocol: str = asked.protocol or next(iter(adapter.spoken(own)), "")
     settings = {
         "server.kind": kind,
         "server.version": state.version or not_checked("any version", None),
-        "server.protocol": _spoken(variant, adapter, protocol),
+        "server.protocol": _spoken(variant, adapter, protocol, own),
         **_checked(variant, kind, (*own, *added), state),
     }
     if asked.image is not None:
@@ -214,8 +214,8 @@ def _checked(variant: Variant, kind: str, arguments: Sequence[str], state: State
     return read
 
 
-def _spoken(variant: Variant, adapter: Adapter, protocol: str) -> str:
-    if wrong := adapter.wrong_protocol(protocol):
+def _spoken(variant: Variant, adapter: Adapter, protocol: str, own: Sequence[str]) -> str:
+    if wrong := adapter.wrong_protocol(protocol, own):
         raise SettingsCheckError(f"variant {variant.name}: server.protocol: {wrong}")
     if not protocol:
         raise SettingsCheckError(

@@ -21,9 +21,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 def test_two_memcacheds_are_measured(servers: ServerLab):
-    servers.write({"one": memcached("-t", "1"), "two": memcached("-t", "2", "-m", "128")})
+    one, two = memcached("-t", "1", "-B", "ascii"), memcached("-t", "2", "-m", "128")
+    servers.write({"one": one, "two": two})
     code, driver = servers.measure()
     assert code == 0, driver.stderr()
+    assert settings_of(driver, "one")["server.protocol"] == "text"
+    assert settings_of(driver, "one")["server.binding_protocol"] == "ascii"
     assert settings_of(driver, "two") == {
         "server.kind": "memcached",
         "server.version": settings_of(driver, "one")["server.version"],

@@ -54,12 +54,23 @@ def test_the_settings_a_command_asks_for(command: str, asked: dict[str, str]):
         ("-Z -p {port}", 0, "TLS"),
         ("-p {port} -S", 2, "authentication"),
         ("-p {port} -c 2", 2, "at least 10 clients"),
+        ("-p {port} -B binary", 2, "text protocol"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_at_its_word(command: str, index: int, what: str):
     refused = Memcached().refused(words(command))
     assert list(refused) == [index]
     assert what in refused[index]
+
+
+def test_the_protocols_of_a_command():
+    server = Memcached()
+    assert server.spoken(words("-p {port}")) == ("binary", "text", "meta")
+    assert server.spoken(words("-B ascii -p {port} -Bauto")) == ("binary", "text", "meta")
+    for command in ("-p {port} -B ascii", "--protocol=ascii", "-B auto -B ascii"):
+        assert server.refused(words(command)) == {}
+        assert server.spoken(words(command)) == ("text", "meta")
+        assert "text or meta" in str(server.wrong_protocol("binary", words(command)))
 
 
 def test_it_listens_on_loopback_and_runs_as_root_only_for_root():
