@@ -19,11 +19,12 @@ from perfrunner.build.output import Progress, silent
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts.container import Image, find_image
 from perfrunner.hosts.local import LocalTransport
+from perfrunner.paths import absolute_word
 from perfrunner.servers.checkout import Checkout, check_out
 from perfrunner.servers.checks import HERE, find_program, preload_problem, program_problem
 from perfrunner.servers.preload import VARIABLE, find_library
 from perfrunner.spec.allocator import AllocatorSpec, is_crate
-from perfrunner.spec.server import ServerSpec, absolute_word
+from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.variant import Variant
 
 # The program in the artifact of an allocator that is built for LD_PRELOAD (engine_src/allocators/CMakeLists.txt).

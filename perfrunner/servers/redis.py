@@ -79,7 +79,7 @@ class Redis(KnownServer):
         del root
         given = self.given(arguments)
         wanted = {} if listen == "127.0.0.1" else {"bind": listen, "protected-mode": "no"}
-        if arguments and not arguments[0].startswith("--"):
+        if arguments and not arguments[0].startswith("-"):
             wanted = {"bind": listen, **wanted, "daemonize": "no", **dict.fromkeys(_FILES, "")}
             if directory is not None:
                 wanted["dir"] = directory

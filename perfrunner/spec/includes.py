@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perfrunner.paths import real_path, with_home
+from perfrunner.paths import absolute_word, real_path, with_home
 from perfrunner.spec.document import Mark, Node, Path_, describe, load_document
 from perfrunner.spec.problems import Problems
-from perfrunner.spec.server import absolute_word
 
 USE = "use"
 MAX_PIECES = 10_000  # nested pieces can make a few small files expand exponentially

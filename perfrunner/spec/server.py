@@ -14,14 +14,12 @@ for each start, and {dir}, the empty directory in which the server is started.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Protocol, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
-from perfrunner.paths import real_path
 from perfrunner.spec.base import ListAsTuple, Piece, ScalarText, matching
 from perfrunner.spec.source import Revision
 
@@ -62,26 +60,6 @@ def own_words(command: Sequence[str]) -> tuple[str, ...]:
         if is_program and "=" not in word and not word.startswith("-"):
             return tuple(command[at:])
     return ()
-
-
-def absolute_word(word: str, directory: Path) -> str:
-    """Return a word of a command, or a variable's value, with absolute paths of what exists in `directory`.
-
-    The server is started in another directory. `--option=PATH` and `PATH:PATH` are read too; a name without a slash is
-    a path if it has a suffix, as redis.conf has.
-    """
-    option, equals, value = word.rpartition("=")
-    if not equals and word.startswith("-"):
-        return word
-    return option + equals + ":".join(_absolute_path(part, directory) for part in value.split(":"))
-
-
-def _absolute_path(text: str, directory: Path) -> str:
-    if text.startswith("/") or not ("/" in text or Path(text).suffix):
-        return text
-    path = directory / text
-    there = os.path.exists(path)  # noqa: PTH110  Path.exists raises for a long name
-    return str(real_path(path)) if there else text
 
 
 class ServerSpec(Piece):

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from perfrunner.paths import with_home
+from perfrunner.paths import absolute_word, with_home
 from perfrunner.spec.matrix import variant_name
-from perfrunner.spec.server import PORT, absolute_word, own_words
+from perfrunner.spec.server import PORT, own_words
 from perfrunner.spec.small import LOCAL_CLUSTER
 
 Variants = dict[str, dict[str, Any]]
