@@ -273,7 +273,7 @@ class SshTransport(ShellTransport):
             except (paramiko.SSHException, EOFError) as error:
                 raise self._lost(error) from error
             finally:
-                channel.close()
+                _close(channel)
         finally:
             self._channels.release()
 
@@ -373,6 +373,17 @@ class SshTransport(ShellTransport):
             f"{self.peer}: the connection was lost{f' ({error})' if str(error or '') else ''}",
             _LINK_HINT,
         )
+
+
+def _close(channel: paramiko.Channel) -> None:
+    """Close a channel whose output may still arrive.
+
+    `select` gave the channel a pipe. Paramiko closes that while its thread may write to it: the connection would end,
+    or the byte would go into a file that another thread has just opened. So the buffers get another event first.
+    """
+    for buffer in (channel.in_buffer, channel.in_stderr_buffer):
+        buffer.set_event(threading.Event())
+    channel.close()
 
 
 def _text_of(*outputs: AfterMark) -> str:

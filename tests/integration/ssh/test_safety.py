@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from paramiko.buffered_pipe import BufferedPipe
+from paramiko.pipe import PosixPipe
 from sshd import Sshd
 
 from perfrunner.errors import IN_USE, HostError
@@ -63,6 +66,34 @@ def test_a_host_that_never_stops_talking_does_not_fill_our_memory(
     assert len(lines) == 1_000_000, "lines that are taken as they come are not kept"
     with pytest.raises(HostError, match="printed more than 1 MB"):
         transport.follow(["cat", "/dev/zero"], lines.append, timeout=60)
+
+
+def test_output_that_arrives_while_its_command_is_left_costs_nothing(
+    ssh_host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived = threading.Event()
+
+    def feed(buffer: BufferedPipe, data: bytes) -> None:
+        kept_feed(buffer, data)
+        arrived.set()
+
+    def close(pipe: PosixPipe) -> None:
+        # What may happen between two lines of Paramiko's: its thread gets the next output.
+        for number in (pipe._rfd, pipe._wfd):
+            os.close(number)
+        arrived.clear()
+        assert arrived.wait(60), "the thread of the connection has ended"
+        pipe._closed = True
+
+    kept_feed = BufferedPipe.feed
+    monkeypatch.setattr(BufferedPipe, "feed", feed)
+    monkeypatch.setattr(PosixPipe, "close", close)
+    transport = ssh_host.transport
+    talk = "while :; do echo x; sleep 0.01; done"
+    with pytest.raises(ZeroDivisionError):
+        transport.follow(["sh", "-c", talk], lambda line: 1 // 0, timeout=60)
+    monkeypatch.undo()
+    assert transport.run(["echo", "the same link"]).stdout == "the same link\n"
 
 
 def test_what_a_host_says_does_not_command_our_terminal(opening, tmp_path: Path) -> None:
