@@ -178,7 +178,7 @@ def _keep(source: Path, target: Path) -> None:
 
 
 def write_json(path: Path, document: object) -> None:
-    """Write a file completely or not at all."""
+    """Write a JSON file of the build cache completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _aside(path) as aside:
         aside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

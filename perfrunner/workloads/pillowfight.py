@@ -96,7 +96,7 @@ def store(bench: Group, arguments: GroupArguments, output: str) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """What a churn or a count of instructions shows of a variant; empty if it was not requested."""
+    """Hold what a churn or a count of instructions shows of a variant; empty if it was not requested."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, object] = field(default_factory=dict)

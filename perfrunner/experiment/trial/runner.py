@@ -126,14 +126,7 @@ class TrialRunner:
                 finished_at=finished_at,
                 directory=variant.directory,
                 metrics={} if measurement is None else measurement.metrics,
-                facts={
-                    **variant.facts,
-                    **(
-                        {}
-                        if measurement is None
-                        else {**measurement.facts, **client_facts(measurement)}
-                    ),
-                },
+                facts={**variant.facts, **_facts_of(measurement)},
             )
             for variant, (status, reason, measurement) in zip(variants, ended, strict=True)
         ]
@@ -163,6 +156,10 @@ class TrialRunner:
                     with attributed_to(place):
                         engine.stop(variant.deadline)
             return measured
+
+
+def _facts_of(measurement: Measured | None) -> dict[str, object]:
+    return {} if measurement is None else {**measurement.facts, **client_facts(measurement)}
 
 
 def _keep_profiles(bench: GroupBench | ToolGroupBench, variants: Sequence[OpenTrial]) -> None:

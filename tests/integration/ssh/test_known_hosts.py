@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from sshd import ADDRESS, Sshd, make_key, raised_sshd
+from sshd import ADDRESS, Sshd, known_hosts_line, make_key, raised_sshd
 
 from perfrunner.errors import HostError
-from perfrunner.hosts import destination_of, open_host
+from perfrunner.hosts import Host, destination_of, open_host
 from perfrunner.hosts.hostkeys import KnownHosts, hashed
 from perfrunner.hosts.openssh import resolve
 
@@ -216,3 +216,82 @@ def test_a_file_that_cannot_be_read(sshd: Sshd, tmp_path: Path) -> None:
     known.touch(mode=0)
     with pytest.raises(HostError, match="cannot be read"):
         open_host(sshd.host_spec(tmp_path / "work", known_hosts=str(known)), "ssh")
+
+
+@pytest.fixture
+def other_key(tmp_path: Path) -> Path:
+    make_key(tmp_path / "other_key")
+    return tmp_path / "other_key"
+
+
+class TestHostKeys:
+    def connect(self, sshd: Sshd, tmp_path: Path, known_hosts: Path, **changes: object) -> Host:
+        spec = sshd.host_spec(tmp_path / "work", known_hosts=str(known_hosts), **changes)
+        return open_host(spec, "ssh", name="node")
+
+    def test_an_unknown_host_is_refused(self, sshd: Sshd, tmp_path: Path) -> None:
+        known = tmp_path / "known_hosts"
+        known.write_text("# nothing\n")
+        with pytest.raises(HostError, match=r"the host key is not in .*known_hosts") as caught:
+            self.connect(sshd, tmp_path, known)
+        assert f"ssh-keyscan -p {sshd.port} 127.0.0.1" in (caught.value.hint or "")
+        assert known.read_text() == "# nothing\n"
+        assert not (tmp_path / "work").exists()
+
+    def test_no_file_at_all(self, sshd: Sshd, tmp_path: Path) -> None:
+        with pytest.raises(HostError, match=r"the host key is not in .*absent") as caught:
+            self.connect(sshd, tmp_path, tmp_path / "absent")
+        assert "ssh-keyscan" in (caught.value.hint or "")
+
+    @pytest.mark.parametrize("policy", ["strict", "accept-new"])
+    def test_a_changed_key_is_refused(
+        self, sshd: Sshd, tmp_path: Path, other_key: Path, policy: str
+    ) -> None:
+        known = tmp_path / "known_hosts"
+        known.write_text(known_hosts_line(sshd.port, other_key))
+        with pytest.raises(HostError, match="the host key differs from the one in") as caught:
+            self.connect(sshd, tmp_path, known, host_keys=policy)
+        assert f"ssh-keygen -R '[127.0.0.1]:{sshd.port}'" in (caught.value.hint or "")
+        assert not (tmp_path / "work").exists()
+
+    def test_accept_new_remembers(self, sshd: Sshd, tmp_path: Path, other_key: Path) -> None:
+        known = tmp_path / "dir" / "known_hosts"
+        self.connect(sshd, tmp_path, known, host_keys="accept-new", ssh_config="/dev/null").close()
+        assert known.read_text() == sshd.known_hosts.read_text()
+        self.connect(sshd, tmp_path, known).close()
+        known.write_text(known_hosts_line(sshd.port, other_key))
+        with pytest.raises(HostError, match="the host key differs from"):
+            self.connect(sshd, tmp_path, known, host_keys="accept-new")
+
+    def test_hashed_names(self, sshd: Sshd, tmp_path: Path) -> None:
+        known = tmp_path / "known_hosts"
+        known.write_text(sshd.known_hosts.read_text())
+        subprocess.run(["ssh-keygen", "-H", "-f", str(known)], check=True, capture_output=True)
+        assert "127.0.0.1" not in known.read_text()
+        self.connect(sshd, tmp_path, known).close()
+
+    def test_a_revoked_key_is_refused(self, sshd: Sshd, tmp_path: Path) -> None:
+        line = sshd.known_hosts.read_text()
+        known = tmp_path / "known_hosts"
+        known.write_text(f"{line}@revoked {line}")
+        for host_keys in ("strict", "accept-new"):
+            with pytest.raises(HostError, match="@revoked"):
+                self.connect(sshd, tmp_path, known, host_keys=host_keys)
+        assert known.read_text() == f"{line}@revoked {line}"
+
+    def test_nobody_logs_in_where_the_key_is_revoked(self, tmp_path: Path) -> None:
+        with raised_sshd(tmp_path / "sshd", LogLevel="VERBOSE") as sshd:
+            known = tmp_path / "known_hosts"
+            known.write_text(f"@revoked {sshd.known_hosts.read_text()}")
+            with pytest.raises(HostError, match="@revoked"):
+                self.connect(sshd, tmp_path, known, host_keys="accept-new")
+            assert "Accepted publickey" not in sshd.log()
+
+    def test_accept_new_adds_a_line_to_a_file_whose_last_one_is_open(
+        self, sshd: Sshd, tmp_path: Path, other_key: Path
+    ) -> None:
+        known = tmp_path / "known_hosts"
+        line = known_hosts_line(1, other_key)
+        known.write_text(line.rstrip("\n"))
+        self.connect(sshd, tmp_path, known, host_keys="accept-new", ssh_config="/dev/null").close()
+        assert known.read_text() == line + sshd.known_hosts.read_text()

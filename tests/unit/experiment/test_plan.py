@@ -133,4 +133,4 @@ def test_a_resumed_run_places_as_the_killed_one_would_have():
     variants = ["a", "b", "c", "d"]
     assert placing_order(7, variants, 3, 1) == placing_order(7, reversed(variants), 3, 1)
     drawn = {tuple(placing_order(7, variants, 3, attempt)) for attempt in range(1, 20)}
-    assert len(drawn) > 5, "a block that is done again is placed anew"
+    assert len(drawn) > 5, "a block that is repeated has other places"

@@ -1,4 +1,4 @@
-"""What a spec requires of its hosts, before anything is started: the SDK, ports, and the way there by ssh."""
+"""Check what a spec requires of its hosts before anything starts: the SDK, free ports, and the route by ssh."""
 
 from __future__ import annotations
 

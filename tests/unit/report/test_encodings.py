@@ -30,7 +30,7 @@ def run(demo, *words, **environment):
 
 
 def usual(demo, *words):
-    """What is written in UTF-8."""
+    """Return what a command prints in UTF-8."""
     return CliRunner().invoke(main, [*words, "--out", str(demo)], catch_exceptions=False).stdout
 
 
