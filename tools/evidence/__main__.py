@@ -113,6 +113,18 @@ _variants = click.option(
 )
 
 
+def _sweep(default: str) -> Callable[[Function], Function]:
+    return click.option(
+        "--sweep",
+        callback=lambda _context, _option, text: [
+            seconds(word.strip()) for word in text.split(",")
+        ],
+        default=default,
+        show_default=True,
+        metavar="SLICE,...",
+    )
+
+
 def _relink(default: str) -> Callable[[Function], Function]:
     return click.option(
         "--relink",
@@ -154,6 +166,7 @@ def injected_study(
 @_study(0.5, blocks=20)
 @click.option("--faults", default="share,background,burst,footprint,lock", show_default=True, metavar="FAULT,...",
               help=f"Of {', '.join(studies.SIZED)}.")  # fmt: skip
+@_sweep("2ms")
 @_bucket
 @_relink("auto")
 def account_study(base: Base, *, faults: str, **options: Any) -> Iterable[Planned]:
@@ -172,29 +185,27 @@ def explain_study(base: Base, **options: Any) -> Iterable[Planned]:
 
 
 @_study(2.0)
-@click.option("--sweep", default="0.2ms,1ms,2ms,5ms,20ms", show_default=True, metavar="SLICE,...")
+@_sweep("0.2ms,1ms,2ms,5ms,20ms")
 @_bucket
 @_relink("auto")
-def slices_study(base: Base, *, sweep: str, **options: Any) -> Iterable[Planned]:
+def slices_study(base: Base, **options: Any) -> Iterable[Planned]:
     """Compare glibc with jemalloc 5.1 with slices of several lengths."""
-    lengths = [seconds(word.strip()) for word in sweep.split(",")]
-    return studies.slices(base, sweep=lengths, **options)
+    return studies.slices(base, **options)
 
 
 @_study(0.5)
 @click.option("--runs", type=click.IntRange(2), default=6, show_default=True)
-@click.option("--sweep", default="2ms", show_default=True, metavar="SLICE,...")
+@_sweep("2ms")
 @click.option("--neighbours", default=",".join(between.NEIGHBOURS), show_default=True, metavar="NAME,...",
               help="none: an idle machine; memory: a process that walks through 64 MB, half of the time.")  # fmt: skip
 @_bucket
 @_relink("auto")
 def between_study(
-    base: Base, *, runs: int, sweep: str, neighbours: str, **options: Any
+    base: Base, *, runs: int, sweep: list[float], neighbours: str, **options: Any
 ) -> Iterable[Planned]:
     """Compare glibc with jemalloc 5.1 again and again, with and without a busy neighbour."""
     names = _words(neighbours, between.NEIGHBOURS, "--neighbours")
-    lengths = [seconds(word.strip()) for word in sweep.split(",")]
-    return between.between(base, repeats=between.Repeats(runs, lengths, names), **options)
+    return between.between(base, repeats=between.Repeats(runs, sweep, names), **options)
 
 
 @_study(0.4, ramp=0.1)

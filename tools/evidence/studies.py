@@ -249,40 +249,57 @@ def explain(
 
 
 def account(
-    base: Base, *, bucket: str, faults: Sequence[str], load: Load, relink: str
+    base: Base,
+    *,
+    bucket: str,
+    faults: Sequence[str],
+    sweep: Sequence[float],
+    load: Load,
+    relink: str,
 ) -> Iterator[Planned]:
-    """Plan each fault in five sizes next to a build without it."""
+    """Plan each fault in five sizes next to a build without it, with slices of each length."""
     for fault in faults:
-        long_load = replace(load, seconds=max(load.seconds, SIZED[fault]))
-        doses = {f"{fault}-{dose}": dose for dose in DOSES}
-        document = Common(base, bucket, long_load, relink).document(
-            f"evidence-account-{bucket}-{fault}",
-            {
-                "none": {**SYSTEM, "options": {"injected": "none"}},
-                **{
-                    name: {
-                        **SYSTEM,
-                        "options": {"injected": fault},
-                        "env": {SIZE_VARIABLE: str(dose)},
-                    }
-                    for name, dose in doses.items()
-                },
+        for slice_s in sweep:
+            yield _account(Common(base, bucket, _sliced(load, slice_s), relink), fault)
+
+
+def _account(common: Common, fault: str) -> Planned:
+    long_load = replace(common.load, seconds=max(common.load.seconds, SIZED[fault]))
+    length = "" if long_load.slice == Load.slice else f"-{round(long_load.slice * 1e6)}us"
+    doses = {f"{fault}-{dose}": dose for dose in DOSES}
+    document = replace(common, load=long_load).document(
+        f"evidence-account-{common.bucket}-{fault}{length}",
+        {
+            "none": {**SYSTEM, "options": {"injected": "none"}},
+            **{
+                name: {
+                    **SYSTEM,
+                    "options": {"injected": fault},
+                    "env": {SIZE_VARIABLE: str(dose)},
+                }
+                for name, dose in doses.items()
             },
-            {"pillowfight": base.loaded(long_load)},
-            PRIMARY[:1],
-        )
-        yield Planned(
-            "account",
-            document,
-            [("none", *doses)],
-            [*PRIMARY, "total_cpu_us_per_op", BACKGROUND, *PARTS, *COUNTED],
-            {
-                "load_s": long_load.seconds,
-                "slice_s": long_load.slice,
-                "relink": relink,
-                "fault": fault,
-            },
-        )
+        },
+        {"pillowfight": common.base.loaded(long_load)},
+        PRIMARY[:1],
+    )
+    return Planned(
+        "account",
+        document,
+        [("none", *doses)],
+        [*PRIMARY, "total_cpu_us_per_op", BACKGROUND, *PARTS, *COUNTED],
+        {
+            "load_s": long_load.seconds,
+            "slice_s": long_load.slice,
+            "relink": common.relink,
+            "fault": fault,
+        },
+    )
+
+
+def _sliced(load: Load, slice_s: float) -> Load:
+    """Return the load in slices of this length, with a ramp of at least four of them."""
+    return replace(load, slice=slice_s, ramp=max(load.ramp, 4 * slice_s))
 
 
 def slices(
@@ -290,7 +307,7 @@ def slices(
 ) -> Iterator[Planned]:
     """Plan the same comparison with slices of several lengths."""
     for seconds in sweep:
-        sized = Load(load.seconds, max(load.ramp, 4 * seconds), load.blocks, seconds)
+        sized = _sliced(load, seconds)
         yield Planned(
             "slices",
             Common(base, bucket, sized, relink).document(

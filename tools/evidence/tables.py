@@ -226,6 +226,7 @@ def _account(results: Kept) -> str:
         rows.append(
             [
                 f"`{response.fault}`",
+                shown(comparison.facts["slice_s"], "slice_s"),
                 str(response.blocks),
                 f"{len(comparison.others)}, to {100 * response.counted:.1f} %",
                 *(_slope(response.slopes[name]) for name in figures.FIGURES),
@@ -235,6 +236,7 @@ def _account(results: Kept) -> str:
     return table(
         [
             "fault",
+            "slice",
             "blocks",
             "sizes, of the time per operation",
             "time per operation",

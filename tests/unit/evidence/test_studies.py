@@ -72,7 +72,12 @@ def test_the_other_studies_are_valid_specs(tmp_path):
     ]
     planned += studies.explain(BASE, bucket="ephemeral", experiments=1, load=Load(2), relink="auto")
     planned[-2:-2] = studies.account(
-        BASE, bucket="ephemeral", faults=("burst", "burst5s"), load=LOAD, relink="auto"
+        BASE,
+        bucket="ephemeral",
+        faults=("burst", "burst5s"),
+        sweep=(0.002,),
+        load=LOAD,
+        relink="auto",
     )
     specs = [spec_of(one, tmp_path) for one in planned]
     burst, slow = specs[-4:-2]
@@ -100,6 +105,18 @@ def test_the_commands_plan_without_running_anything(tmp_path):
         assert result.exit_code == 0, result.output
         assert "of load" in result.output
     assert not out.exists()
+
+
+def test_the_account_has_an_experiment_for_each_length_of_slices():
+    planned = list(
+        studies.account(
+            BASE, bucket="ephemeral", faults=["share"], sweep=(0.002, 0.1), load=LOAD, relink="auto"
+        )
+    )
+    assert len({one.name for one in planned}) == 2
+    loads = [one.document["workloads"]["pillowfight"] for one in planned]
+    assert [(load["slice"], load["ramp"]) for load in loads] == [(0.002, 0.2), (0.1, 0.4)]
+    assert [load["duration"] - load["ramp"] for load in loads] == pytest.approx([LOAD.seconds] * 2)
 
 
 def test_a_length_of_nothing_leaves_the_experiment_on_memory_out():
@@ -188,7 +205,9 @@ SAMPLES = {
         )
         for n, function in enumerate(["__vdso_clock_gettime", "[vdso]", "malloc"])
     ],
-    "account": [sample("burst", ("none", "burst-5", "burst-10", "burst-20"), fault="burst")],
+    "account": [
+        sample("burst", ("none", "burst-5", "burst-10", "burst-20"), fault="burst", slice_s=0.002)
+    ],
     "injected": [
         sample("shares", ("none", "share1", "share2", "stall"), load_s=1.0, relink="never"),
         sample("bytes", ("none", "bytes16", "leak"), items=10_000, ops=8e6),
