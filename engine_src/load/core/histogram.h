@@ -7,6 +7,9 @@
 // Values are nanoseconds. Threads: not thread-safe: one per thread, merged when the threads have
 // ended. record() never allocates. Values above kMaxValue (about 18 minutes) count in the last
 // bucket; max() and mean() stay exact.
+//
+// HdrHistogram_c has the same buckets and takes 1.03 to 1.09 times as long for a value. It is not
+// used: its maximum and mean are those of buckets, so a class around it would be as long as this.
 
 #include <array>
 #include <cstddef>
