@@ -26,8 +26,8 @@ from perfrunner.servers.preload import ALLOCATOR_MARKS, how_to_install, library_
 from perfrunner.servers.prepare import (
     PreparedServer,
     content_of,
-    environment_of,
     in_image,
+    preloading,
     sha256_of,
 )
 from perfrunner.spec.variant import Variant
@@ -79,7 +79,7 @@ def place(server: PreparedServer, variant: Variant, host: Host, cache_dir: Path)
         server,
         program=program,
         library=library,
-        env={**environment_of(variant, library), **search},
+        env={**server.env, **preloading(variant, library), **search},
         content=content_of(described),
         provenance={"server": described},
         sent=sent,

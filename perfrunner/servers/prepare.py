@@ -96,8 +96,10 @@ def prepare(
         raise UsageError(f"variant {variant.name}: server.command: {wrong}")
     program = (find_program(word) if sent else None) or Path(word)
     arguments, launched = _launched(server, checkout) if sent else (server.command[1:], None)
+    own_env = dict(variant.env)
     if checkout is not None and not remote:
         arguments = tuple(absolute_word(word, checkout.tree) for word in arguments)
+        own_env = {name: absolute_word(word, checkout.tree) for name, word in own_env.items()}
     preload, library = variant.allocator.preload, None
     if preload is not None and is_crate(preload):
         library = _built_library(preload, engine_src, cache_dir, progress)
@@ -126,7 +128,7 @@ def prepare(
         program=program,
         arguments=arguments,
         kind=server.known_kind,
-        env=environment_of(variant, library),
+        env={**own_env, **preloading(variant, library)},
         library=library,
         content=content_of(described),
         cached=checkout is None or checkout.cached,
@@ -189,12 +191,11 @@ def _built_library(name: str, engine_src: Path, cache_dir: Path, progress: Progr
     return (artifact.path / "bin" / _LIBRARY).resolve()
 
 
-def environment_of(variant: Variant, library: Path | None) -> dict[str, str]:
-    """Return the environment of a variant's server, with its preloaded library."""
+def preloading(variant: Variant, library: Path | None) -> dict[str, str]:
+    """Return the variables that preload a library into a variant's server."""
     if library is None:
-        return dict(variant.env)
-    preloaded = {VARIABLE: str(library), **variant.allocator.preload_environment}
-    return {**variant.env, **preloaded}
+        return {}
+    return {VARIABLE: str(library), **variant.allocator.preload_environment}
 
 
 def content_of(described: Mapping[str, Any]) -> str:

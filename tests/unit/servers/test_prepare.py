@@ -51,8 +51,11 @@ def test_files_of_a_checkout_are_found_from_another_directory(repository: Path) 
     server = ServerSpec(command=("./srv", "srv.conf", "{port}", "1"), git=str(repository))
     server = server.model_copy(update={"build": (("touch", "srv.conf"),)})
     cache = repository.parent / "cache"
-    made = prepare(Variant(name="v", server=server), cache, Path("nowhere"))
-    assert made.arguments == (str(made.program.parent / "srv.conf"), "{port}", "1")
+    variant = Variant(name="v", server=server, env={"PATHS": "./srv:/opt", "B": "./none"})
+    made = prepare(variant, cache, Path("nowhere"))
+    tree = made.program.parent
+    assert made.arguments == (f"{tree}/srv.conf", "{port}", "1")
+    assert made.env == {"PATHS": f"{tree}/srv:/opt", "B": "./none"}
 
 
 def test_a_failed_build_names_the_submodules_that_are_not_there(repository: Path) -> None:
