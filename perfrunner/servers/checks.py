@@ -46,9 +46,10 @@ class ChecksHere:
         elif server.git is not None:
             if not self.settled and (text := _repository_problem(server)):
                 wrong[("git",) if server.revision is None else ("revision",)] = text
-        elif server.is_sent or not remote:
-            for at in {0, begins} - {len(server.command)}:
-                if text := program_problem(server.command[at]):
+        else:
+            for at in server.programs:
+                word = server.command[at]
+                if (not remote or "/" in word) and (text := program_problem(word)):
                     wrong["command", at] = text
         adapter, own = adapter_for(server.known_kind), server.own_words[1:]
         refused = adapter.refused(own)
@@ -71,9 +72,10 @@ class ChecksHere:
                 find_library(preload)
         except UsageError as error:
             return f"{error.message} ({error.hint})" if error.hint else error.message
-        if server.git is not None or (remote and not server.is_sent):
+        word = server.command[server.programs[-1]]
+        if server.git is not None or (remote and "/" not in word):
             return None  # there is no program yet: prepare.py or placing.py looks at it
-        path = find_program(server.command[0])
+        path = find_program(word)
         return None if path is None else preload_problem(path, server)
 
 

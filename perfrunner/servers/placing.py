@@ -34,6 +34,9 @@ from perfrunner.spec.variant import Variant
 
 SENT = "sent"  # below the servers of the build cache: what hosts get, by content
 SEARCH = "LD_LIBRARY_PATH"
+# What may be sent, by the directory that it gets: where the provenance has its sha256, and how it is introduced.
+_DIGESTS = {"bin": "sha256", "launched": "launched_sha256"}
+_INTRODUCED = {"bin": "", "launched": "starts ", "preload": "preloaded "}
 # $1 is a name; $2 and more are texts to look for in the file. Prints path, sha256 and the texts that are there.
 _FIND_PROGRAM = """\
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
@@ -52,9 +55,11 @@ def place(server: PreparedServer, variant: Variant, host: Host, cache_dir: Path)
         return in_image(variant, find_image(name, host.transport), placed=placed_as)
     described = dict(server.provenance["server"])
     preload = variant.allocator.preload
-    files = {}
-    if described["sha256"] is not None:
-        files["bin"] = server.program
+    programs = {"bin": server.program}
+    if server.launched is not None:
+        programs["launched"] = server.launched
+    files = {kind: path for kind, path in programs.items() if described[_DIGESTS[kind]] is not None}
+    own = programs.keys() - files.keys()
     if server.library is not None:
         files["preload"] = server.library
     sent, search = None, {}
@@ -65,36 +70,39 @@ def place(server: PreparedServer, variant: Variant, host: Host, cache_dir: Path)
         placed = {kind: sent / kind / path.name for kind, path in files.items()}
         if any((tree / "lib").iterdir()):
             search[SEARCH] = ":".join(filter(None, [str(sent / "lib"), variant.env.get(SEARCH)]))
-    if "bin" not in files:
-        placed["bin"], described["sha256"] = _own_program(host, variant, server)
+    for kind in own:
+        placed[kind], described[_DIGESTS[kind]] = _own_program(
+            host, programs[kind].name, variant, server.kind
+        )
     if server.library is None and preload is not None:
         placed["preload"], described["library_sha256"] = _own_library(host, preload)
-    program, library = placed["bin"], placed.get("preload")
+    library, launched = placed.get("preload"), placed.get("launched")
     described |= {
-        "program": str(program),
+        "program": str(placed["bin"]),
         "library": None if library is None else str(library),
-        "placed": _summary(host.name, server, program, library, "bin" in files),
+        "placed": "; ".join(
+            f"{_INTRODUCED[kind]}{files[kind]} of this machine, sent to {host.name}"
+            if kind in files
+            else f"{_INTRODUCED[kind]}{placed[kind]} of {host.name}"
+            for kind in _INTRODUCED
+            if kind in placed
+        ),
     }
+    arguments = list(server.arguments)
+    if launched is not None:
+        described["launched"] = str(launched)
+        arguments[arguments.index(str(server.launched))] = str(launched)
     return replace(
         server,
-        program=program,
+        program=placed["bin"],
+        arguments=tuple(arguments),
+        launched=launched,
         library=library,
         env={**server.env, **preloading(variant, library), **search},
         content=content_of(described),
         provenance={"server": described},
         sent=sent,
     )
-
-
-def _summary(
-    host: str, server: PreparedServer, program: Path, library: Path | None, sent: bool
-) -> str:
-    text = f"{server.program} of this machine, sent to {host}" if sent else f"{program} of {host}"
-    if library is None:
-        return text
-    if server.library is not None:
-        return f"{text}; preloaded {server.library} of this machine, sent to {host}"
-    return f"{text}; preloaded {library} of {host}"
 
 
 # -- of this machine
@@ -150,8 +158,7 @@ def needed_libraries(path: Path) -> list[Path]:
 # -- of the host
 
 
-def _own_program(host: Host, variant: Variant, server: PreparedServer) -> tuple[Path, str]:
-    name = str(server.program)
+def _own_program(host: Host, name: str, variant: Variant, kind: str) -> tuple[Path, str]:
     marks = {mark.decode(): allocator for allocator, mark in ALLOCATOR_MARKS.items()}
     lines = _ask(host, [_FIND_PROGRAM, name, *marks]).splitlines()
     if len(lines) < 2:
@@ -161,9 +168,7 @@ def _own_program(host: Host, variant: Variant, server: PreparedServer) -> tuple[
         )
     path, sums, *linked = lines
     if linked and variant.allocator.preload is not None:
-        raise UsageError(
-            f"allocator.preload: {own_allocator_text(marks[linked[0]], path, server.kind)}"
-        )
+        raise UsageError(f"allocator.preload: {own_allocator_text(marks[linked[0]], path, kind)}")
     return Path(path), sums.split()[0]
 
 

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from perfrunner.servers.checkout import Checkout, check_out
 from perfrunner.servers.checks import HERE, find_program, preload_problem, program_problem
 from perfrunner.servers.preload import VARIABLE, find_library
 from perfrunner.spec.allocator import AllocatorSpec, is_crate
-from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.variant import Variant
 
 # The program in the artifact of an allocator that is built for LD_PRELOAD (engine_src/allocators/CMakeLists.txt).
@@ -35,8 +35,9 @@ _LIBRARY = "preloaded_allocator"
 class PreparedServer:
     """A server that can be started on this machine, or that placing.py brings to a host.
 
-    `content` names the program and its preloaded library, or the image. Until it is placed, a host's own program has no
-    directory in `program`, a host's own library is not in `library`, and an image is not looked up.
+    `content` names the program and its preloaded library, or the image. `launched` is the program that a launcher such
+    as `taskset` becomes. Until it is placed, a host's own program has no directory, a host's own library is not in
+    `library`, and an image is not looked up.
     """
 
     program: Path
@@ -50,6 +51,7 @@ class PreparedServer:
     seconds: float  # that this call took
     image: Image | None = None
     sent: Path | None = None  # the directory on a host over SSH that has what was sent there
+    launched: Path | None = None
 
     @property
     def path(self) -> Path:
@@ -87,15 +89,15 @@ def prepare(
     if server.image is not None:
         image = None if remote else find_image(server.image, LocalTransport(HERE))
         return in_image(variant, image)
-    checkout, word = None, server.command[0]
+    checkout = None
     if server.git is not None:
         checkout = check_out(server, commit, variant.name, cache_dir, progress)
-        word = checkout.program(word)
-    sent = not remote or "/" in word
-    if sent and (wrong := program_problem(word)):
-        raise UsageError(f"variant {variant.name}: server.command: {wrong}")
-    program = (find_program(word) if sent else None) or Path(word)
-    arguments, launched = _launched(server, checkout) if sent else (server.command[1:], None)
+    find = partial(_program, checkout=checkout, remote=remote, name=variant.name)
+    program, digest = find(server.command[0])
+    arguments, launched, launched_digest = server.command[1:], None, None
+    if (at := server.launched) is not None:
+        launched, launched_digest = find(server.command[at])
+        arguments = (*server.command[1:at], str(launched), *server.command[at + 1 :])
     own_env = dict(variant.env)
     if checkout is not None and not remote:
         arguments = tuple(absolute_word(word, checkout.tree) for word in arguments)
@@ -105,18 +107,23 @@ def prepare(
         library = _built_library(preload, engine_src, cache_dir, progress)
     elif preload is not None and (not remote or preload.startswith("/")):
         library = find_library(preload)
-    if preload is not None and sent and (wrong := preload_problem(program, server)):
+    serving = launched or program
+    if (
+        preload is not None
+        and serving.is_absolute()
+        and (wrong := preload_problem(serving, server))
+    ):
         raise UsageError(f"variant {variant.name}: allocator.preload: {wrong}")
     described: dict[str, Any] = {
         "command": list(server.command),
         "program": str(program),
-        "sha256": sha256_of(program) if sent else None,
+        "sha256": digest,
         "preload": preload,
         "library": None if library is None else str(library),
         "library_sha256": None if library is None else sha256_of(library),
     }
     if launched is not None:
-        described |= {"launched": str(launched), "launched_sha256": sha256_of(launched)}
+        described |= {"launched": str(launched), "launched_sha256": launched_digest}
     if checkout is not None:
         built_from = checkout.commit
         described |= {
@@ -134,24 +141,22 @@ def prepare(
         cached=checkout is None or checkout.cached,
         provenance={"server": described},
         seconds=time.monotonic() - began,
+        launched=launched,
     )
 
 
-def _launched(server: ServerSpec, checkout: Checkout | None) -> tuple[tuple[str, ...], Path | None]:
-    """Return the arguments of a command, and the program that a launcher such as `taskset` becomes.
-
-    Raises UsageError. A program of a checkout becomes absolute.
-    """
-    begins = len(server.command) - len(server.own_words)
-    if not begins or not server.own_words:
-        return server.command[1:], None
-    word = server.own_words[0]
+def _program(
+    word: str, *, checkout: Checkout | None, remote: bool, name: str
+) -> tuple[Path, str | None]:
+    """Return a program of variant `name` and its sha256, which is None for a host's own. Raises UsageError."""
     if checkout is not None:
         word = checkout.program(word)
-    program = find_program(word)
-    if program is None:
-        raise UsageError(f"server.command: {program_problem(word)}")
-    return (*server.command[1:begins], str(program), *server.own_words[1:]), program
+    if remote and "/" not in word:
+        return Path(word), None
+    path, wrong = find_program(word), program_problem(word)
+    if path is None or wrong is not None:
+        raise UsageError(f"variant {name}: server.command: {wrong}")
+    return path, sha256_of(path)
 
 
 def in_image(variant: Variant, image: Image | None, **placed: str) -> PreparedServer:

@@ -43,7 +43,10 @@ _KINDS: Mapping[str, Kind] = {
 
 # Programs that become the one that their words name: its own words follow.
 _LAUNCHERS = frozenset(
-    ("env", "taskset", "numactl", "nice", "ionice", "chrt", "setarch", "stdbuf", "prlimit", "nohup", "setsid")
+    (
+        "env", "taskset", "numactl", "nice", "ionice", "chrt", "setarch", "stdbuf", "prlimit", "nohup", "setsid",
+        "valgrind",
+    )
 )  # fmt: skip
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh"))
 
@@ -125,9 +128,21 @@ class ServerSpec(Piece):
         return own_words(self.command)
 
     @property
+    def launched(self) -> int | None:
+        """The index of the program behind a launcher; None without one, or if nobody can tell."""
+        own = self.own_words
+        return len(self.command) - len(own) if 0 < len(own) < len(self.command) else None
+
+    @property
+    def programs(self) -> tuple[int, ...]:
+        """The indexes of the programs: the first word, and the one behind a launcher."""
+        return (0,) if self.launched is None else (0, self.launched)
+
+    @property
     def is_sent(self) -> bool:
-        """True if hosts over SSH get the program from this machine instead of using their own."""
-        return self.image is None and (self.git is not None or "/" in self.command[0])
+        """True if hosts over SSH get a program from this machine instead of using their own."""
+        named = any("/" in self.command[at] for at in self.programs)
+        return self.image is None and (self.git is not None or named)
 
     @property
     def known_kind(self) -> Kind:

@@ -74,7 +74,7 @@ def test_the_hosts_own_and_sent_programs(servers: ServerLab, sshd: Sshd, tmp_pat
     empty = library(tmp_path / "libempty.so", "int perfrunner_nothing;\n")
     sent = server(str(mine), "-p", "{port}", "-t", "2", kind="memcached")
     variants = {
-        "own": server("memcached", "-p", "{port}", "-t", "1"),
+        "own": server("nice", "-n", "5", "memcached", "-p", "{port}", "-t", "1"),
         "sent": sent,
         "preloaded": {**sent, "allocator": {"preload": empty}},
         "built": server("./server", "-p", "{port}", kind="memcached", git=repository(tmp_path)),
@@ -85,7 +85,7 @@ def test_the_hosts_own_and_sent_programs(servers: ServerLab, sshd: Sshd, tmp_pat
     where = placed(servers)
     assert where.pop("built").endswith("/server of this machine, sent to kv")
     assert where == {
-        "own": f"{program('memcached')} of kv",
+        "own": f"/usr/bin/nice of kv; starts {program('memcached')} of kv",
         "sent": f"{mine} of this machine, sent to kv",
         "preloaded": f"{mine} of this machine, sent to kv; preloaded {empty} of this machine, sent to kv",
     }

@@ -33,8 +33,8 @@ def host(tmp_path: Path) -> Iterator[Host]:
         yield opened
 
 
-def variant(program: str, **fields: Any) -> Variant:
-    server = {"command": [program, "--port", "{port}"]}
+def variant(program: str, *behind: str, **fields: Any) -> Variant:
+    server = {"command": [program, *behind, "--port", "{port}"]}
     return Variant.model_validate({"name": "v", "server": server, **fields})
 
 
@@ -57,6 +57,23 @@ def test_a_program_is_sent_once_with_what_it_needs(host: Host, tmp_path: Path):
     inode = placed.program.stat().st_ino
     assert place(prepared(one, tmp_path), one, host, tmp_path).sent == placed.sent
     assert placed.program.stat().st_ino == inode
+
+
+def test_the_program_behind_a_launcher(host: Host, tmp_path: Path):
+    """It is sent as without a launcher, which is the host's own."""
+    mine = tmp_path / "memcached"
+    shutil.copy("/bin/true", mine)
+    one = variant("nice", "-n", "5", str(mine))
+    placed = place(prepared(one, tmp_path), one, host, tmp_path)
+    assert placed.sent is not None
+    assert placed.arguments[2] == str(placed.sent / "launched" / "memcached")
+    run = [placed.program, *placed.arguments]
+    assert subprocess.run(run, check=False, timeout=60).returncode == 0
+    described = placed.provenance["server"]
+    assert described["launched"] == placed.arguments[2]
+    assert (
+        described["placed"] == f"{placed.program} of kv; starts {mine} of this machine, sent to kv"
+    )
 
 
 def test_another_content_is_another_build(host: Host, tmp_path: Path):
