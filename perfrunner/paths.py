@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -25,21 +26,24 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def absolute_word(word: str, directory: Path) -> str:
+def absolute_word(
+    word: str, directory: Path, named: Callable[[Path], str] = lambda path: str(real_path(path))
+) -> str:
     """Return a word of a command, or a variable's value, with absolute paths of what exists in `directory`.
 
     The server is started in another directory. `--option=PATH` and `PATH:PATH` are read too; a name without a slash is
-    a path if it has a suffix, as redis.conf has.
+    a path if it has a suffix, as redis.conf has. `named` returns how a path is written.
     """
     option, equals, value = word.rpartition("=")
     if not equals and word.startswith("-"):
         return word
-    return option + equals + ":".join(_absolute_path(part, directory) for part in value.split(":"))
+    parts = (_absolute_path(part, directory, named) for part in value.split(":"))
+    return option + equals + ":".join(parts)
 
 
-def _absolute_path(text: str, directory: Path) -> str:
+def _absolute_path(text: str, directory: Path, named: Callable[[Path], str]) -> str:
     if text.startswith("/") or not ("/" in text or Path(text).suffix):
         return text
     path = directory / text
     there = os.path.exists(path)  # noqa: PTH110  Path.exists raises for a long name
-    return str(real_path(path)) if there else text
+    return named(path) if there else text

@@ -58,7 +58,7 @@ class ChecksHere:
         wrong |= {("command", begins + index + 1): text for index, text in refused.items()}
         if server.protocol is not None and (text := adapter.wrong_protocol(server.protocol, own)):
             wrong["protocol",] = text
-        if server.image is None and (remote or server.git is None):  # else they are not here yet
+        if server.image is None and server.git is None:  # else they are not here yet
             wrong |= {("command", at): text for at, text in _lost_paths(server).items()}
         if server.password_env is not None and server.password_env not in os.environ:
             wrong["password_env",] = (

@@ -1,25 +1,26 @@
 """Bring a server to a host over SSH.
 
 A program or library that a spec names by its path, or that was built here, is sent with the libraries that it needs,
-once per content. One that is named without a directory is the host's own, and so is an image.
+once per content, and so are the files of a checkout that a command names. One that is named without a directory is the
+host's own, and so is an image.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from perfrunner.build.artifact import needed
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts import Host
 from perfrunner.hosts.container import find_image
-from perfrunner.paths import with_home
+from perfrunner.hosts.tree import tree_digest
+from perfrunner.paths import absolute_word, with_home
 from perfrunner.servers.checkout import DIRECTORY
 from perfrunner.servers.checks import own_allocator_text
 from perfrunner.servers.preload import ALLOCATOR_MARKS, how_to_install, library_in, read_elf
@@ -28,7 +29,6 @@ from perfrunner.servers.prepare import (
     content_of,
     in_image,
     preloading,
-    sha256_of,
 )
 from perfrunner.spec.variant import Variant
 
@@ -45,6 +45,7 @@ shift
 echo "$path"; sha256sum < "$path"
 for text do if grep -qaF -e "$text" -- "$path"; then echo "$text"; fi; done
 """
+_NOT_SENT = shutil.ignore_patterns(".git")
 _LDCONFIG = "PATH=$PATH:/usr/sbin:/sbin; ldconfig -p"
 
 
@@ -58,18 +59,22 @@ def place(server: PreparedServer, variant: Variant, host: Host, cache_dir: Path)
     programs = {"bin": server.program}
     if server.launched is not None:
         programs["launched"] = server.launched
-    files = {kind: path for kind, path in programs.items() if described[_DIGESTS[kind]] is not None}
-    own = programs.keys() - files.keys()
+    here = {kind: path for kind, path in programs.items() if described[_DIGESTS[kind]] is not None}
+    own = programs.keys() - here.keys()
     if server.library is not None:
-        files["preload"] = server.library
-    sent, search = None, {}
-    placed = {}
+        here["preload"] = server.library
+    named = _named_files(server)
+    files = {**{f"{kind}/{path.name}": path for kind, path in here.items()}, **named}
+    words, env = server.arguments, dict(server.env)
+    sent, placed = None, {}
     if files:
-        tree = _staged(files, cache_dir)
+        tree = _staged(files, cache_dir, _with_paths(server, str)[1].get(SEARCH))
         sent = Path(host.deploy(tree, tree.name))
-        placed = {kind: sent / kind / path.name for kind, path in files.items()}
+        placed = {kind: sent / kind / path.name for kind, path in here.items()}
+        there = {path: str(sent / name) for name, path in named.items()}
+        words, env = _with_paths(server, there.__getitem__)
         if any((tree / "lib").iterdir()):
-            search[SEARCH] = ":".join(filter(None, [str(sent / "lib"), variant.env.get(SEARCH)]))
+            env[SEARCH] = ":".join(filter(None, [str(sent / "lib"), env.get(SEARCH)]))
     for kind in own:
         placed[kind], described[_DIGESTS[kind]] = _own_program(
             host, programs[kind].name, variant, server.kind
@@ -81,14 +86,14 @@ def place(server: PreparedServer, variant: Variant, host: Host, cache_dir: Path)
         "program": str(placed["bin"]),
         "library": None if library is None else str(library),
         "placed": "; ".join(
-            f"{_INTRODUCED[kind]}{files[kind]} of this machine, sent to {host.name}"
-            if kind in files
+            f"{_INTRODUCED[kind]}{here[kind]} of this machine, sent to {host.name}"
+            if kind in here
             else f"{_INTRODUCED[kind]}{placed[kind]} of {host.name}"
             for kind in _INTRODUCED
             if kind in placed
         ),
     }
-    arguments = list(server.arguments)
+    arguments = list(words)
     if launched is not None:
         described["launched"] = str(launched)
         arguments[arguments.index(str(server.launched))] = str(launched)
@@ -98,55 +103,81 @@ def place(server: PreparedServer, variant: Variant, host: Host, cache_dir: Path)
         arguments=tuple(arguments),
         launched=launched,
         library=library,
-        env={**server.env, **preloading(variant, library), **search},
+        env={**env, **preloading(variant, library)},
         content=content_of(described),
         provenance={"server": described},
         sent=sent,
+        checkout=None,
     )
 
 
 # -- of this machine
 
 
-def _staged(files: Mapping[str, Path], cache_dir: Path) -> Path:
-    """Return a directory with the files, each in a directory of its own, and in lib/ the libraries that they need."""
-    libraries = {path.name: path for file in files.values() for path in needed_libraries(file)}
-    content = [
-        sorted((kind, path.name, sha256_of(path)) for kind, path in files.items()),
-        sorted((name, sha256_of(path)) for name, path in libraries.items()),
-    ]
-    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
-    name = next(iter(files.values())).name
-    tree = with_home(cache_dir).absolute() / DIRECTORY / SENT / f"{name}-{digest}"
-    if tree.is_dir():
-        return tree
-    tree.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{tree.name}.", dir=tree.parent))
+def _with_paths(
+    server: PreparedServer, named: Callable[[Path], str]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the arguments and variables with files of the checkout as `named` writes them."""
+    if server.checkout is None:
+        return server.arguments, dict(server.env)
+    rewritten = partial(absolute_word, directory=server.checkout, named=named)
+    env = {name: rewritten(value) for name, value in server.env.items()}
+    return tuple(map(rewritten, server.arguments)), env
+
+
+def _named_files(server: PreparedServer) -> dict[str, Path]:
+    """Return the files of the checkout that arguments and variables name, by where they are put in what is sent."""
+    files: dict[str, Path] = {}
+
+    def note(path: Path) -> str:
+        name = os.path.relpath(path, server.checkout)
+        files[f"files/{path.name if name.startswith('..') else name}"] = path
+        return ""
+
+    _with_paths(server, note)
+    return files
+
+
+def _staged(files: Mapping[str, Path], cache_dir: Path, search: str | None) -> Path:
+    """Return a directory with the files and directories by these names, and in lib/ the libraries that they need.
+
+    `search` is where the loader looks for libraries first.
+    """
+    env = {**os.environ, SEARCH: ":".join(filter(None, [search, os.environ.get(SEARCH)]))}
+    kept = with_home(cache_dir).absolute() / DIRECTORY / SENT
+    kept.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".", dir=kept))
     try:
         (staging / "lib").mkdir()
-        for kind, path in files.items():
-            (staging / kind).mkdir()
-            shutil.copy(path, staging / kind / path.name)
-        for name, path in libraries.items():
-            shutil.copy(path, staging / "lib" / name)
+        for name, path in files.items():
+            target = staging / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                shutil.copytree(path, target, ignore=_NOT_SENT, dirs_exist_ok=True)
+                continue
+            shutil.copy(path, target)
+            for library in needed_libraries(path, env):
+                shutil.copy(library, staging / "lib" / library.name)
         staging.chmod(0o755)
-        staging.rename(tree)
-    except OSError:
-        if not tree.is_dir():  # another run made the same one first
-            raise
+        tree = kept / f"{next(iter(files.values())).name}-{tree_digest(staging)[:16]}"
+        try:
+            staging.rename(tree)
+        except OSError:
+            if not tree.is_dir():  # else another run made the same one first
+                raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return tree
 
 
-def needed_libraries(path: Path) -> list[Path]:
+def needed_libraries(path: Path, env: Mapping[str, str] = os.environ) -> list[Path]:
     """Return the shared libraries that the loader finds for a file, without those of glibc.
 
     Raises BuildError if one is missing.
     """
     if read_elf(path) is None:
         return []
-    libraries = needed(path, os.environ)
+    libraries = needed(path, env)
     if missing := [name for name, place in libraries.items() if place is None]:
         raise BuildError(
             f"{path} needs {' and '.join(missing)}, which this machine does not have",

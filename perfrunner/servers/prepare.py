@@ -52,6 +52,9 @@ class PreparedServer:
     image: Image | None = None
     sent: Path | None = None  # the directory on a host over SSH that has what was sent there
     launched: Path | None = None
+    checkout: Path | None = (
+        None  # where relative paths of its arguments and variables begin, until it is placed
+    )
 
     @property
     def path(self) -> Path:
@@ -142,6 +145,7 @@ def prepare(
         provenance={"server": described},
         seconds=time.monotonic() - began,
         launched=launched,
+        checkout=None if checkout is None else checkout.tree,
     )
 
 

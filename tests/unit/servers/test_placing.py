@@ -101,6 +101,34 @@ def test_a_program_by_its_name_is_the_hosts_own(host: Host, tmp_path: Path):
     assert described["placed"] == f"{placed.program} of kv; preloaded {placed.library} of kv"
 
 
+def test_files_of_a_checkout_that_a_command_names_are_sent(host: Host, tmp_path: Path):
+    """Also a directory, and the libraries of a module; other paths are the host's."""
+    git = ["git", "-C", str(tmp_path / "repository"), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git[:1], "init", "-q", str(tmp_path / "repository")], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    make = "mkdir etc; cp /bin/true srv; cp /bin/bash mod.so; echo 1 > srv.conf; echo 2 > etc/a; ln -s a etc/b"
+    words = ["srv.conf", "--load=./mod.so", "none.conf", "/etc/x.conf", "{port}"]
+    one = Variant.model_validate(
+        {
+            "name": "v",
+            "env": {"PATHS": "/opt:./etc"},
+            "server": {
+                "git": str(tmp_path / "repository"),
+                "command": ["./srv", *words],
+                "build": [["sh", "-c", make]],
+            },
+        }
+    )
+    placed = place(prepared(one, tmp_path), one, host, tmp_path)
+    assert placed.sent is not None
+    files = placed.sent / "files"
+    assert placed.arguments == (f"{files}/srv.conf", f"--load={files}/mod.so", *words[2:])
+    assert placed.env["PATHS"] == f"/opt:{files}/etc"
+    assert (files / "srv.conf").read_text() == "1\n"
+    assert (files / "etc" / "b").read_text() == "2\n"
+    assert list((placed.sent / "lib").glob("libtinfo.so*"))
+
+
 def test_what_a_host_lacks_is_named(host: Host, tmp_path: Path):
     one = variant("no-such-server")
     with pytest.raises(UsageError, match="kv has no program no-such-server") as caught:
