@@ -17,6 +17,8 @@ from perfrunner.servers.wire import Wire, WireError
 # How an answer of Redis begins that asks for a password, or for another one.
 REFUSES_PASSWORD = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR Client sent AUTH")
 
+# An absolute path that is the same for every start: those of {dir} and {port} are not.
+FIXED_PATH = r"/(?!.*\{(dir|port)\}).*"
 TOO_FEW_CLIENTS = (
     "expected a limit of at least 10 clients: the load and perfrunner's questions are several"
 )
@@ -58,6 +60,21 @@ class Adapter:
         """Return, by index into `arguments`, what cannot be measured and what to do."""
         del arguments
         return {}
+
+    def shared(self, arguments: Sequence[str]) -> dict[int, str]:
+        """Return, by index, files that all starts of all variants would write, and what to do."""
+        del arguments
+        return {}
+
+    def files(self, arguments: Sequence[str]) -> list[str]:
+        """Return the configuration files that the arguments name, which Redis' have (configuration.py)."""
+        del arguments
+        return []
+
+    def unfit(self, settings: Mapping[str, str]) -> str | None:
+        """Return why a server with such settings cannot be measured, and what to do; None if it can."""
+        del settings
+        return None
 
     def spoken(self, arguments: Sequence[str]) -> tuple[str, ...]:
         """Return the protocols that the load can speak to a command, the default first; none: the server is asked."""
@@ -119,22 +136,37 @@ class KnownServer(Adapter, ABC):
     """A server whose options are known.
 
     refusals: by option, what values cannot be measured (a pattern for the whole value), and what to do.
+    places: the same for files that all starts of all variants would write.
     """
 
     missing = ""
     refusals: ClassVar[Mapping[str, tuple[str, str]]]
+    places: ClassVar[Mapping[str, tuple[str, str]]]
 
     @abstractmethod
     def options(self, arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:
         """Yield (index, name, value) of each option in the arguments."""
 
     def refused(self, arguments: Sequence[str]) -> dict[int, str]:
-        wrong = {}
-        for index, name, value in self.options(arguments):
-            values, text = self.refusals.get(name, ("", ""))
-            if text and re.fullmatch(values, value):
-                wrong[index] = text
-        return wrong
+        return self._matching(arguments, self.refusals)
+
+    def shared(self, arguments: Sequence[str]) -> dict[int, str]:
+        return self._matching(arguments, self.places)
+
+    def _matching(
+        self, arguments: Sequence[str], patterns: Mapping[str, tuple[str, str]]
+    ) -> dict[int, str]:
+        return {
+            index: patterns[name][1]
+            for index, name, value in self.options(arguments)
+            if name in patterns and re.fullmatch(patterns[name][0], value)
+        }
+
+    def unfit(self, settings: Mapping[str, str]) -> str | None:
+        for name, value in settings.items():
+            if name in self.refusals and re.fullmatch(self.refusals[name][0], value):
+                return f"{name} {value}: {self.refusals[name][1]}"
+        return None
 
     def given(self, arguments: Sequence[str]) -> set[str]:
         """Return the names of the options in the arguments."""

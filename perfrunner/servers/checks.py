@@ -15,6 +15,7 @@ from perfrunner.errors import UsageError
 from perfrunner.hosts.container import find_image
 from perfrunner.hosts.local import LocalTransport
 from perfrunner.hosts.process import BASE_ENVIRONMENT
+from perfrunner.servers.configuration import unfit_in_files
 from perfrunner.servers.preload import find_library, linked_allocator, read_elf
 from perfrunner.servers.registry import adapter_for
 from perfrunner.sources.git import Repository
@@ -53,6 +54,10 @@ class ChecksHere:
                     wrong["command", at] = text
         adapter, own = adapter_for(server.known_kind), server.own_words[1:]
         refused = adapter.refused(own)
+        if server.image is None:  # whose files are its own
+            refused |= adapter.shared(own)
+            if not remote and (text := unfit_in_files(adapter.kind, own, LocalTransport(HERE))):
+                refused[0] = text
         if server.password_env is None and (option := adapter.locked(own)) is not None:
             refused[option] = _NO_PASSWORD
         wrong |= {("command", begins + index + 1): text for index, text in refused.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from perfrunner.servers.adapter import TOO_FEW_CLIENTS, KnownServer, State, numeric
+from perfrunner.servers.adapter import FIXED_PATH, TOO_FEW_CLIENTS, KnownServer, State, numeric
 from perfrunner.servers.wire import Wire, WireError
 
 # Options with a value: letter, long name, and the name in `stats settings` if it is there.
@@ -42,6 +42,7 @@ _READ_BACK = {
 }  # fmt: skip
 _UNITS = {"k": 1024, "m": 1024**2, "g": 1024**3}
 _NO_LOGIN = "expected a server without authentication: the load does not log in to memcached"
+_OWN_FILE = "expected a file in {dir}, or one with {port} in its name: all variants would write the same file"
 
 
 class Memcached(KnownServer):
@@ -63,6 +64,11 @@ class Memcached(KnownServer):
             "binary",
             "expected a server that speaks the text protocol too, in which it is asked: leave out -B binary",
         ),
+    }
+
+    places: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "memory-file": (FIXED_PATH, _OWN_FILE),
+        "extended": (rf"(.*,)?ext_path={FIXED_PATH}", _OWN_FILE),
     }
 
     def options(self, arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:

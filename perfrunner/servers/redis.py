@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from perfrunner.servers.adapter import TOO_FEW_CLIENTS, KnownServer, State, numeric
+from perfrunner.servers.adapter import FIXED_PATH, TOO_FEW_CLIENTS, KnownServer, State, numeric
 from perfrunner.servers.wire import Wire, WireError, as_pairs
 
 _SIZE = re.compile(r"(\d+)(k|kb|m|mb|g|gb|b)?", re.IGNORECASE)
@@ -24,9 +24,15 @@ _OF_JEMALLOC = {
 _SECRETS = ("requirepass", "masterauth", "tls-key-file-pass", "tls-client-key-file-pass")
 _NOT_READ_BACK = ("include", "loadmodule", "rename-command", "user", "sentinel")
 _FILES = ("logfile", "pidfile", "unixsocket")
-_PLACES = ("port", "bind", "dir", "daemonize", *_FILES)
+# What the command line sets if there is a configuration file (added).
+OVERRULED = ("bind", "daemonize", "supervised", "dir", *_FILES)
+_PLACES = ("port", *OVERRULED)
 _REORDERED = ("notify-keyspace-events",)  # a set of letters, printed in another order
 _ALIASES = {"replica": "slave"}  # of a word in a value
+_NO_REPLICA = (
+    "expected a server that is no replica: it copies the data of its master and takes no SETs;"
+    " leave it out"
+)
 
 
 class Redis(KnownServer):
@@ -50,6 +56,15 @@ class Redis(KnownServer):
             "yes",
             "expected a single server: no slots are assigned to a cluster node",
         ),
+        "replicaof": ("(?!no one$).+", _NO_REPLICA),
+        "slaveof": ("(?!no one$).+", _NO_REPLICA),
+    }
+    places: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "unixsocket": (
+            FIXED_PATH,
+            "expected no Unix socket: the load does not use it, and one in use would be replaced; leave it out",
+        ),
+        "pidfile": (FIXED_PATH, "expected a file in {dir}, because one in use would be replaced"),
     }
 
     def options(self, arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:
@@ -69,6 +84,27 @@ class Redis(KnownServer):
         if index >= 0:
             yield index, arguments[index][2:].lower(), " ".join(values)
 
+    def shared(self, arguments: Sequence[str]) -> dict[int, str]:
+        """Return the files, and a data directory that a server saves to: each start would load what others left."""
+        wrong = super().shared(arguments)
+        asked = {name: value for _, name, value in self.options(arguments)}
+        from_file = "not known" if self.files(arguments) else "no"
+        if asked.get("save") == "" and asked.get("appendonly", from_file) == "no":
+            return wrong
+        text = (
+            "expected {dir}, or a server that saves nothing (--save '' --appendonly no):"
+            " each start would load and replace the data there"
+        )
+        return wrong | {
+            index: text
+            for index, name, value in self.options(arguments)
+            if name == "dir" and re.fullmatch(FIXED_PATH, value)
+        }
+
+    def files(self, arguments: Sequence[str]) -> list[str]:
+        first = [word for word in arguments[:1] if not word.startswith("-")]
+        return first + [value for _, name, value in self.options(arguments) if name == "include"]
+
     def added(
         self, arguments: Sequence[str], *, root: bool, listen: str, directory: str | None
     ) -> list[str]:
@@ -79,8 +115,9 @@ class Redis(KnownServer):
         del root
         given = self.given(arguments)
         wanted = {} if listen == "127.0.0.1" else {"bind": listen, "protected-mode": "no"}
-        if arguments and not arguments[0].startswith("-"):
-            wanted = {"bind": listen, **wanted, "daemonize": "no", **dict.fromkeys(_FILES, "")}
+        if self.files(arguments):
+            quiet = {"daemonize": "no", "supervised": "no", **dict.fromkeys(_FILES, "")}
+            wanted = {"bind": listen, **wanted, **quiet}
             if directory is not None:
                 wanted["dir"] = directory
         return [

@@ -22,6 +22,7 @@ from perfrunner.experiment.trial.command_server import (
 from perfrunner.experiment.trial.placement import Deployed, Placement, client_python
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.servers.adapter import Adapter, State
+from perfrunner.servers.configuration import unfit_in_files
 from perfrunner.servers.placing import place
 from perfrunner.servers.preload import asking, read_back
 from perfrunner.servers.prepare import PreparedServer
@@ -108,8 +109,12 @@ def deploy_server(
     )
     python = client_python(spec, node)
     env = {**server.env, **asking(variant.allocator)}
+    if own and server.image is None:
+        words = server.arguments[len(server.arguments) - len(own) :]
+        _refuse(variant, unfit_in_files(server.kind, words, host))
     kind, state, log = _ask(variant, command, env, placement, tools[node], python)
     adapter = adapter_for(kind)
+    _refuse(variant, adapter.unfit(state.settings))
     protocol: str = asked.protocol or next(iter(adapter.spoken(own)), "")
     settings = {
         "server.kind": kind,
@@ -193,6 +198,11 @@ def _ask(
         with contextlib.suppress(TrialError):
             host.remove_tree(directory)
     return process.kind, State(**process.state), log
+
+
+def _refuse(variant: Variant, wrong: str | None) -> None:
+    if wrong is not None:
+        raise SettingsCheckError(f"variant {variant.name}: {wrong}")
 
 
 def _checked(variant: Variant, kind: str, arguments: Sequence[str], state: State) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.servers.conftest import ServerLab, memcached, redis, settings_of
+from tests.integration.servers.conftest import ServerLab, memcached, redis, script, settings_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -98,3 +98,15 @@ def test_a_password_is_not_shown(
     message = driver.stderr()
     assert "refuses the load: it answers: WRONGPASS" in message
     assert "does not speak" not in message
+
+
+def test_what_a_wrapper_adds_is_refused_when_it_is_read_back(servers: ServerLab, tmp_path: Path):
+    real = redis()["server"]["command"][0]
+    text = f"import os, sys\nos.execv({real!r}, [{real!r}, *sys.argv[1:], '--cluster-enabled', 'yes'])\n"
+    wrapper = script(tmp_path / "wrapper", text)
+    variant = {"server": {"command": [wrapper, "--port", "{port}", "--save", ""]}}
+    servers.write({"one": variant, "two": redis()})
+    code, driver = servers.measure()
+    assert (code, driver.of("TrialStarted")) == (3, [])
+    assert "variant one: cluster-enabled yes: expected a single server" in driver.stderr()
+    servers.assert_nothing_left()

@@ -88,3 +88,16 @@ def test_it_listens_on_loopback_and_runs_as_root_only_for_root():
 def test_a_number_is_the_same_in_another_form():
     assert Memcached().same("1.5", "1.50")
     assert not Memcached().same("4", "2")
+
+
+@pytest.mark.parametrize(
+    ("command", "index"),
+    [
+        ("-p {port} -e /dev/shm/mc", 2),
+        ("-o no_lru_crawler,ext_path=/data/ext:64m", 0),
+        ("-e /dev/shm/mc-{port}", None),
+        ("-o ext_path={dir}/ext:64m,ext_wbuf_size=4", None),
+    ],
+)
+def test_files_that_all_starts_would_write(command: str, index: int | None):
+    assert list(Memcached().shared(words(command))) == ([] if index is None else [index])

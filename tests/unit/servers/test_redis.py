@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from perfrunner.servers.adapter import State
@@ -62,11 +64,16 @@ def test_the_settings_a_command_asks_for():
         (["--tls-port", "{port}"], "TLS"),
         (["--cluster-enabled", "yes"], "slots"),
         (["--maxclients", "9"], "at least 10 clients"),
+        (["--replicaof", "10.0.0.1", "6379"], "no replica"),
+        (["--slaveof", "10.0.0.1", "6379"], "no replica"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(words: list[str], what: str):
     assert [what in text for text in Redis().refused(words).values()] == [True]
-    assert Redis().refused(["--daemonize", "no", "--maxclients", "10"]) == {}
+    fine = ["--daemonize", "no", "--maxclients", "10", "--replicaof", "no", "one"]
+    assert Redis().refused(fine) == {}
+    asked = {name: value for _, name, value in Redis().options(words)}
+    assert what in (Redis().unfit(asked) or ""), "the same where it is read back"
 
 
 def test_sizes_have_units():
@@ -123,6 +130,25 @@ def added(*words: str, listen: str = "127.0.0.1", directory: str | None = "{dir}
     return Redis().added(words, root=False, listen=listen, directory=directory)
 
 
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        ("--dir /data", 0),
+        ("--save '' --dir /data --appendonly yes", 2),
+        ("/etc/redis.conf --save '' --dir /data", 3),
+        ("--unixsocket /run/redis.sock", 0),
+        ("--pidfile /run/redis.pid", 0),
+        ("--save '' --dir /data", None),
+        ("/etc/redis.conf --save '' --dir /data --appendonly no", None),
+        ("--dir {dir}/data --pidfile {dir}/pid --unixsocket ''", None),
+        ("--dir data", None),
+    ],
+)
+def test_files_that_all_starts_would_write(text: str, index: int | None):
+    found = Redis().shared(shlex.split(text))
+    assert list(found) == ([] if index is None else [index])
+
+
 def test_it_answers_other_hosts_only_where_it_has_to():
     assert added("--port", "{port}") == []
     everywhere = ["--bind", "0.0.0.0", "--protected-mode", "no"]
@@ -133,10 +159,22 @@ def test_it_answers_other_hosts_only_where_it_has_to():
 
 def test_the_places_of_a_configuration_file_are_not_used():
     """They may be those of a server in use; the daemon of a distribution is started in the foreground."""
-    harmless = ["--daemonize", "no", "--logfile", "", "--pidfile", "", "--unixsocket", ""]
+    harmless = [
+        "--daemonize",
+        "no",
+        "--supervised",
+        "no",
+        "--logfile",
+        "",
+        "--pidfile",
+        "",
+        "--unixsocket",
+        "",
+    ]
     here = ["--bind", "127.0.0.1", *harmless]
     assert added("/etc/redis.conf", "--port", "{port}") == [*here, "--dir", "{dir}"]
     assert added("/etc/redis.conf", "--port", "{port}", directory=None) == here
+    assert added("--port", "{port}", "--include", "/etc/redis.conf")[:-2] == here
     own = ["/etc/redis.conf", "--port", "{port}", "--dir", "/data", *here]
     assert added(*own) == []
     assert Redis().requested([*own, "--save", ""]) == {"save": ""}

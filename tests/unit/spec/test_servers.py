@@ -94,6 +94,20 @@ def test_paths_of_files_are_those_of_the_spec(servers: Servers):
         assert "server.command[3]: expected a file that exists, or an absolute path" in wrong[0]
 
 
+def test_a_configuration_file_that_cannot_be_measured(servers: Servers):
+    """It is read before anything starts: a replica would begin to copy the data of its master at once."""
+    (servers.directory / "r.conf").write_text("replicaof 10.0.0.1 6379\n")
+    changes = (
+        "kind: memcached, command: [./memcached, -p",
+        "kind: redis, command: [./memcached, r.conf, -p",
+    )
+    (wrong,) = servers.errors(changes)
+    assert "two.server.command[1]: " in wrong
+    assert "r.conf has replicaof 10.0.0.1 6379: expected a server that is no replica" in wrong
+    (servers.directory / "r.conf").write_text("replicaof no one\n")
+    servers.load(changes)
+
+
 def test_it_is_written_and_read_back(servers: Servers):
     spec = servers.load()
     path = servers.directory / "again.yaml"
