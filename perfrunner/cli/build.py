@@ -109,7 +109,8 @@ def _check(
 
     def keep(record: BuildRecord) -> None:
         settings[record.variant] = record.settings
-        known.remember(record.variant, record.build_id, record.settings)
+        prepared = builds.all[record.variant]  # its id is known before it is started
+        known.remember(record.variant, prepared.build_id, record.settings)
 
     with open_hosts(spec.cluster, run_id, listener, built_for=built_for) as hosts:
         deploy_and_check(

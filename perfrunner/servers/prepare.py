@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,8 @@ class PreparedServer:
     image: Image | None = None
     sent: Path | None = None  # the directory on a host over SSH that has what was sent there
     launched: Path | None = None
-    checkout: Path | None = (
-        None  # where relative paths of its arguments and variables begin, until it is placed
-    )
+    serves: Path | None = None  # what a wrapper script became, once that is known
+    checkout: Path | None = None  # where its relative paths begin, until it is placed
 
     @property
     def path(self) -> Path:
@@ -67,7 +66,24 @@ class PreparedServer:
 
     @property
     def build_id(self) -> str:
-        return f"{self.program.name}-{self.content[:16]}"
+        return f"{(self.serves or self.launched or self.program).name}-{self.content[:16]}"
+
+    def served_by(self, program: str, sha256: str, command_line: Sequence[str]) -> PreparedServer:
+        """Return the server with the program that was found to serve: a wrapper script becomes another one.
+
+        A script that serves is in the command line of its interpreter, and stays what the build is named by.
+        """
+        described = dict(self.provenance["server"])
+        if sha256 in (described["sha256"], described.get("launched_sha256")):
+            return self
+        described |= {"serves": program, "serves_sha256": sha256}
+        named = {str(self.program), str(self.launched)} & {*command_line}
+        return replace(
+            self,
+            serves=None if named else Path(program),
+            content=content_of(described),
+            provenance={"server": described},
+        )
 
 
 def prepare(
@@ -209,8 +225,8 @@ def preloading(variant: Variant, library: Path | None) -> dict[str, str]:
 
 def content_of(described: Mapping[str, Any]) -> str:
     """Return the name of the program and library that a provenance describes."""
-    names = ("sha256", "library_sha256", *(["launched_sha256"] if "launched" in described else []))
-    named = json.dumps([described[name] for name in names])
+    behind = [name for name in ("launched_sha256", "serves_sha256") if name in described]
+    named = json.dumps([described[name] for name in ("sha256", "library_sha256", *behind)])
     return hashlib.sha256(named.encode()).hexdigest()
 
 

@@ -218,7 +218,7 @@ def deploy_and_check(
     for name, prepared in builds.servers.items():
         variant = spec.variants[name]
         server = place_server(spec, variant, prepared, hosts, cache_dir, listener)
-        deployed[name] = deploy_server(spec, variant, server, hosts, tools, listener)
+        deployed[name], server = deploy_server(spec, variant, server, hosts, tools, listener)
         store(
             BuildRecord(
                 variant=name,

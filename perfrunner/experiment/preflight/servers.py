@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 READY_TIMEOUT_S = 60.0
 STOP_GRACE_S = 5.0
+_SERVED = 'cd "/proc/$1" && readlink exe && sha256sum < exe && tr "\\0" "\\n" < cmdline'
 _CHOOSE_CPUS = ("taskset", "numactl")
 
 
@@ -67,8 +68,8 @@ def deploy_server(
     hosts: RunHosts,
     tools: Mapping[str, str],
     listener: Listener,
-) -> Deployed:
-    """Check the server of a variant and return how to start it. Raises SettingsCheckError."""
+) -> tuple[Deployed, PreparedServer]:
+    """Check the server of a variant; return how to start it, and what was found to serve. Raises SettingsCheckError."""
     (node,) = spec.cluster.engine_nodes
     asked = variant.server
     assert asked is not None
@@ -112,9 +113,11 @@ def deploy_server(
     if own and server.image is None:
         words = server.arguments[len(server.arguments) - len(own) :]
         _refuse(variant, unfit_in_files(server.kind, words, host))
-    kind, state, log = _ask(variant, command, env, placement, tools[node], python)
+    kind, state, log, served = _ask(variant, command, env, placement, tools[node], python)
     adapter = adapter_for(kind)
     _refuse(variant, adapter.unfit(state.settings))
+    if server.image is None and len(served) > 2:
+        server = server.served_by(served[0], served[1].split()[0], served[2:])
     protocol: str = asked.protocol or next(iter(adapter.spoken(own)), "")
     settings = {
         "server.kind": kind,
@@ -146,7 +149,7 @@ def deploy_server(
     if adapter.missing:
         listener.on_event(Warned(f"{variant.name}: {adapter.missing}"))
     listener.on_event(SettingsCheckPassed(variant.name, node, settings))
-    return Deployed(
+    deployed = Deployed(
         build_id=server.build_id,
         paths={name: str(server.directory) for name in hosts.placements},
         env=server.env,
@@ -154,6 +157,7 @@ def deploy_server(
         server=replace(command, kind=kind, protocol=protocol),
         settings=settings,
     )
+    return deployed, server
 
 
 def _ask(
@@ -163,8 +167,12 @@ def _ask(
     placement: Placement,
     tools: str,
     python: str,
-) -> tuple[str, State, str]:
-    """Start the server in its own directory, query it, and stop it; return kind, state and what it printed."""
+) -> tuple[str, State, str, list[str]]:
+    """Start the server in its own directory, query it, and stop it.
+
+    Return its kind, its state, what it printed, and lines about its process: program, sha256, the words of its command
+    line.
+    """
     host, directory = placement.host, f"{placement.run_dir}/settings_check"
     host.remove_tree(directory)
     host.makedirs(directory)
@@ -188,6 +196,7 @@ def _ask(
         process = CommandServer.start(host, setup, recorder.variant(0), "")
         try:
             process.wait_ready(time.monotonic() + READY_TIMEOUT_S)
+            served = host.run(["sh", "-c", _SERVED, "sh", str(process.handle.pid)], check=False)
             process.stop(time.monotonic())
             log = host.read_text(setup.log)
         finally:
@@ -197,7 +206,7 @@ def _ask(
     finally:
         with contextlib.suppress(TrialError):
             host.remove_tree(directory)
-    return process.kind, State(**process.state), log
+    return process.kind, State(**process.state), log, served.stdout.splitlines()
 
 
 def _refuse(variant: Variant, wrong: str | None) -> None:

@@ -51,20 +51,26 @@ def test_two_memcacheds_are_measured(servers: ServerLab):
 def test_a_launcher_is_not_the_server(servers: ServerLab, tmp_path: Path):
     """`-c 0` is of taskset, and not the connections of memcached; the builds are those of the servers."""
     command = memcached("-t", "2")["server"]["command"]
+    shell = f"exec {command[0]} -p {{port}} -l 127.0.0.1 -u root -t 2"
     other = script(tmp_path / "memcached", f"import os, sys\nos.execv({command[0]!r}, sys.argv)\n")
     servers.write(
         {
             "one": {"server": {"command": ["taskset", "-c", "0", *command]}},
             "two": {"server": {"command": ["nice", "-n", "5", other, *command[1:]]}},
+            "three": {"server": {"command": ["sh", "-c", shell]}},
         }
     )
     code, driver = servers.measure()
     assert code == 0, driver.stderr()
     assert settings_of(driver, "one")["server.num_threads"] == "2"
     assert all(trial.metrics["rss_bytes"] > 4 << 20 for trial in servers.data().trials)
-    programs = [build.provenance["server"]["launched"] for build in servers.data().builds]
-    assert programs == [command[0], other]
-    assert len({build.build_id for build in servers.data().builds}) == 2
+    builds = {build.variant: build for build in servers.data().builds}
+    about = {name: build.provenance["server"] for name, build in builds.items()}
+    assert [about[name]["launched"] for name in ("one", "two")] == [command[0], other]
+    digest = about["one"]["launched_sha256"]
+    assert [about[name]["serves_sha256"] for name in ("two", "three")] == [digest] * 2
+    assert all(build.build_id.startswith("memcached-") for build in builds.values())
+    assert len({build.build_id for build in builds.values()}) == 3
     warned = [event["message"] for event in driver.of("Warned")]
     chosen = [text for text in warned if "overrides the CPUs" in text]
     assert [text.partition(" in its command")[0] for text in chosen] == ["one: taskset"]

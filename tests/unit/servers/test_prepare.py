@@ -68,3 +68,18 @@ def test_a_failed_build_names_the_submodules_that_are_not_there(repository: Path
     with pytest.raises(BuildError, match="variant v: false 1 failed") as failed:
         prepared(repository, ("false", "1"))
     assert "git submodule update --init --recursive" in str(failed.value.hint)
+
+
+def test_a_build_is_named_by_what_serves(repository: Path) -> None:
+    """A wrapper script becomes another program; a script that serves is an argument of its interpreter."""
+    script = prepared(repository)
+    wrapped = script.served_by("/usr/bin/memcached", "1" * 64, ["memcached", "-p", "1"])
+    other = script.served_by("/usr/bin/memcached", "2" * 64, ["memcached", "-p", "1"])
+    assert wrapped.build_id.startswith("memcached-")
+    assert len({script.content, wrapped.content, other.content}) == 3
+    assert wrapped.provenance["server"]["serves"] == "/usr/bin/memcached"
+    interpreted = script.served_by("/usr/bin/python3", "3" * 64, ["python3", str(script.program)])
+    assert interpreted.build_id.startswith("srv-")
+    assert interpreted.content != script.content
+    own = script.provenance["server"]["sha256"]
+    assert script.served_by(str(script.program), own, []) is script
