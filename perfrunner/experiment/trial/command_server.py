@@ -283,10 +283,7 @@ class CommandServer(ServerProcess):
     def _gone(self, *, answered: bool) -> TrialError:
         """Return the error of a process that ended; end what it left behind, if it became a daemon."""
         status = self.handle.poll()
-        ended = self.handle.stop(0.0)
-        self._stopped = True
-        if ended.orphans:
-            self.host.run(["kill", "-TERM", *map(str, ended.orphans)], check=False)
+        ended = self._end(0.0)
         if answered or ended.orphans:
             return TrialError(
                 f"{self.title} went into the background: the process that was started ended, but its port answers"

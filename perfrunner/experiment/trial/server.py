@@ -15,10 +15,11 @@ from typing import ClassVar
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.placement import CredentialFiles, log_tail, pinned
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
-from perfrunner.hosts.process import ExitStatus, ProcessHandle
+from perfrunner.hosts.process import ExitStatus, ProcessHandle, StopResult
 from perfrunner.hosts.transport import Completed, Transport
 
 STOP_GRACE_S = 60.0  # minimum: a clean stop persists all queued documents, perhaps millions
+ORPHAN_GRACE_S, ORPHAN_POLL_S = 5.0, 0.05
 KILL_TIMEOUT_S = 30.0  # the kernel needs time to free a large process
 
 
@@ -127,8 +128,7 @@ class ServerProcess(ABC):
         died = self.handle.poll()
         self.recorder.stop(self.host.name, self.setup.name)
         grace_s = max(STOP_GRACE_S, deadline - time.monotonic())
-        result = self.handle.stop(grace_s)
-        self._stopped = True
+        result = self._end(grace_s)
         if died is not None:
             raise self._died("before it was stopped", died)
         if result.killed:
@@ -153,8 +153,20 @@ class ServerProcess(ABC):
     def abandon(self, grace_s: float) -> None:
         """Stop it after a failure or interruption, without waiting for queued writes."""
         if not self._stopped:
-            self.handle.stop(grace_s)
-            self._stopped = True
+            self._end(grace_s)
+
+    def _end(self, grace_s: float) -> StopResult:
+        """Stop its process, and what left its process group: a server that became a daemon."""
+        result = left = self.handle.stop(grace_s)
+        self._stopped = True
+        for option in ("-TERM", "-KILL"):
+            deadline = time.monotonic() + ORPHAN_GRACE_S
+            if left.orphans:
+                self.host.run(["kill", option, *map(str, left.orphans)], check=False)
+            while left.orphans and time.monotonic() < deadline:
+                time.sleep(ORPHAN_POLL_S)
+                left = self.handle.stop(0.0)
+        return result
 
     def run(
         self,

@@ -131,6 +131,12 @@ def test_a_setting_that_did_not_take_effect_fails_the_run_before_measuring(
             "if os.fork():\n    s.close()\n    os.wait()\ntime.sleep(600)\n",
             "started another process (work-server",
         ),
+        (
+            "import os, socket, sys, time\ns = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+            "if os.fork():\n    s.close()\n    time.sleep(600)\n"
+            "import signal\nos.setsid()\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(600)\n",
+            "started another process (work-server",
+        ),
         pytest.param(
             "import socket, sys, time\ns = socket.create_server(('127.0.0.2', int(sys.argv[1])))\n"
             "time.sleep(600)\n",
@@ -138,7 +144,7 @@ def test_a_setting_that_did_not_take_effect_fails_the_run_before_measuring(
             marks=pytest.mark.long,
         ),
     ],
-    ids=["ends", "daemon", "never ready", "wrapper", "another address"],
+    ids=["ends", "daemon", "never ready", "wrapper", "daemon of a wrapper", "another address"],
 )
 def test_a_server_that_does_not_start(servers: ServerLab, tmp_path: Path, text: str, message: str):
     command = [script(tmp_path / "work-server", text), "{port}", str(servers.work) + "/"]
