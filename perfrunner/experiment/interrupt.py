@@ -1,4 +1,6 @@
-"""Handle Ctrl-C, SIGTERM and SIGHUP (a closed terminal or SSH session; ignored under nohup).
+"""Handle the signals that end a run: Ctrl-C, SIGTERM, SIGHUP (a closed terminal or SSH session), and other fatal ones.
+
+Those of a person or a batch system are in SIGNALS. One that is ignored, as SIGHUP under nohup, stays ignored.
 
 The first signal raises Interrupted in the main thread. The run then stops its processes, keeps the completed trials
 and prints how to resume. Inside `shield()` (a store transaction; starting and registering a process) the exception
@@ -39,7 +41,10 @@ class SignalGuard:
     Outside the main thread signals cannot be handled, and it does nothing.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    SIGNALS = (
+        signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+        signal.SIGXCPU,
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._previous: dict[int, object] = {}
@@ -50,8 +55,9 @@ class SignalGuard:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for signum in self.SIGNALS:
-                if signum == signal.SIGHUP and signal.getsignal(signum) == signal.SIG_IGN:
-                    continue  # nohup
+                asked = signum in (signal.SIGINT, signal.SIGTERM)  # ignored in a shell's background
+                if not asked and signal.getsignal(signum) == signal.SIG_IGN:
+                    continue
                 self._previous[signum] = signal.signal(signum, self._handle)
         return self
 

@@ -20,7 +20,9 @@ from typing import Any
 from typing_extensions import Self
 
 from perfrunner.errors import IN_USE, StoreError, UsageError
+from perfrunner.results.files import LOCK_FILE
 
+LOOKS, LOOK_S = 5, 0.02
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 BROKEN = {errno.EROFS, errno.EIO, errno.ESTALE}
 _SQLITE_FULL = "database or disk is full"
@@ -61,7 +63,7 @@ class OutDirLock:
     """
 
     def __init__(self, out_dir: Path) -> None:
-        self._path = out_dir / "lock"
+        self._path = out_dir / LOCK_FILE
         self._fd: int | None = None
 
     def __enter__(self) -> Self:
@@ -72,15 +74,13 @@ class OutDirLock:
             raise UsageError(
                 f"cannot use {self._path.parent} for results: {error.strerror}"
             ) from error
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(fd):
             holder = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
             os.close(fd)
             raise UsageError(
                 f"{self._path.parent} {IN_USE} another run (pid {holder})",
                 hint="wait for it, or choose another directory with --out",
-            ) from None
+            )
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         self._fd = fd
@@ -95,6 +95,18 @@ class OutDirLock:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+def _locked(fd: int) -> bool:
+    """Lock a file; return False if another run holds it. A command that looks for a run holds it for a moment."""
+    for _ in range(LOOKS):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOOK_S)
+        else:
+            return True
+    return False
 
 
 JOURNAL = "journal.jsonl"  # in the experiment's directory

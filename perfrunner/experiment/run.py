@@ -23,7 +23,7 @@ from perfrunner.experiment.interrupt import SignalGuard
 from perfrunner.experiment.outdir import JOURNAL, Journal, OutDirLock, disk_fails, disk_is_full
 from perfrunner.experiment.preflight.requirements import require_sdk_here
 from perfrunner.experiment.runner import ExperimentRunner
-from perfrunner.experiment.session import JOB, RunContext, Session, begin
+from perfrunner.experiment.session import JOB, RunContext, Session, begin, end_killed
 from perfrunner.experiment.session import resume as resume_experiment
 from perfrunner.hosts.extra import require_ssh
 from perfrunner.results import open_store
@@ -95,6 +95,7 @@ def run_experiment(request: RunRequest, listener: ev.Listener) -> ev.RunOutcome:
         open_store(out_dir, request.store_url) as store,
         _report_disk(out_dir),
     ):
+        end_killed(store)
         if request.resume or request.extend:
             session = resume_experiment(
                 store, out_dir, spec, seed=request.seed, run=request.run, extend=request.extend

@@ -85,6 +85,16 @@ def _without_work_dirs(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {**spec, "cluster": {**cluster, "hosts": hosts}}
 
 
+def end_killed(store: ResultStore) -> None:
+    """Mark runs of this results directory that are stored as running as interrupted.
+
+    The caller holds the lock of the directory and is about to begin or resume a run: those were killed.
+    """
+    for record in store.own():
+        if record.state == "running":
+            store.set_state(record.id, "interrupted")
+
+
 def begin(
     store: ResultStore,
     out_dir: Path,

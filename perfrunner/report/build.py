@@ -280,7 +280,7 @@ def _state_warnings(data: ExperimentData) -> Iterable[str]:
     yield from failed_checks(record.facts)
     yield from failed_profiles(record.facts.get(PROFILES) or ())
     if record.state == "running":
-        yield "the experiment is still running (or was killed): the report covers its trials so far"
+        yield "the experiment is still running: the report covers its trials so far"
     elif record.state == "interrupted":
         yield "the experiment was interrupted: continue it with perfrunner run --resume"
     elif record.state == "failed":

@@ -7,6 +7,7 @@ it are stored.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from perfrunner.results.records import ExperimentData
 
 
+LOCK_FILE = "lock"  # of a results directory; its run holds it
 CHUNK = 1 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -133,6 +135,23 @@ def digest(path: Path) -> str:
         while chunk := source.read(CHUNK):
             sha256.update(chunk)
     return sha256.hexdigest()
+
+
+def in_use(directory: Path) -> bool:
+    """Tell whether a run holds the lock of a results directory (experiment/outdir.py), or nobody can tell."""
+    try:
+        fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def describe(directory: Path) -> Sequence[Content]:

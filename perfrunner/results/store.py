@@ -29,7 +29,15 @@ from perfrunner.results.database import (
     prepare,
     transaction,
 )
-from perfrunner.results.files import Content, Contents, Verified, describe, is_inside, verify_files
+from perfrunner.results.files import (
+    Content,
+    Contents,
+    Verified,
+    describe,
+    in_use,
+    is_inside,
+    verify_files,
+)
 from perfrunner.results.records import (
     BuildRecord,
     ExperimentData,
@@ -233,7 +241,9 @@ class ResultStore:
                 .order_by(trials.c.row)
             )
             return ExperimentData(
-                experiment=dataclasses.replace(record, facts=all_readable(record.facts)),
+                experiment=dataclasses.replace(
+                    self._as_it_is(record), facts=all_readable(record.facts)
+                ),
                 builds=tuple(BuildRecord(*row) for row in build_rows),
                 trials=tuple(TrialRecord(*row[:-1], group=row[-1]) for row in trial_rows),
                 directory=self._directory_of(experiment_id),
@@ -278,7 +288,10 @@ class ResultStore:
                     select(trials.c.experiment_id, *counts).group_by(trials.c.experiment_id)
                 )
             }
-        return [ExperimentSummary(record, *ended.get(record.id, (0, 0, 0))) for record in records]
+        return [
+            ExperimentSummary(self._as_it_is(record), *ended.get(record.id, (0, 0, 0)))
+            for record in records
+        ]
 
     def own(self) -> Sequence[ExperimentRecord]:
         """Return the experiments that were measured in this results directory, oldest first.
@@ -289,7 +302,7 @@ class ResultStore:
         with self._transaction() as connection:
             rows = connection.execute(query.order_by(experiments.c.created_at, experiments.c.id))
             records = [_experiment(row) for row in rows]
-        return [r for r in records if self.is_own(r.id) and not r.imported]
+        return [self._as_it_is(r) for r in records if self.is_own(r.id) and not r.imported]
 
     def is_own(self, experiment_id: str) -> bool:
         """Tell whether a run began in this results directory. A store with one directory owns all its runs."""
@@ -331,6 +344,14 @@ class ResultStore:
         return [(row[0], row[1]) for row in measured]
 
     # Inside -------------------------------------------------------------------------------------
+
+    def _as_it_is(self, record: ExperimentRecord) -> ExperimentRecord:
+        """Return a record; a run that is stored as running but whose process is gone is interrupted."""
+        if record.state != "running" or self.directory is None or not self.is_own(record.id):
+            return record
+        return (
+            record if in_use(self.directory) else dataclasses.replace(record, state="interrupted")
+        )
 
     def _kept(self, directory: Path) -> Sequence[Content]:
         return describe(directory) if self._contents is None else self._contents.keep(directory)

@@ -115,6 +115,7 @@ def test_sigkill_and_resume_repeats_at_most_the_trial_in_flight(lab: Lab, moment
         time.sleep(0.1)
     os.kill(driver.process.pid, signal.SIGKILL)
     assert driver.finish() == -signal.SIGKILL
+    assert lab.stored().experiment.state == "interrupted"
     before = len(lab.stored().trials)
     assert before in (1, 2, 3)
     code, again = lab.run(resume=True)

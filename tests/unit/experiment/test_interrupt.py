@@ -22,7 +22,7 @@ def send(signum: int = signal.SIGINT) -> None:
     os.kill(os.getpid(), signum)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("signum", SignalGuard.SIGNALS)
 def test_the_first_signal_unwinds(signum: int) -> None:
     with SignalGuard() as guard:
         with pytest.raises(Interrupted) as caught:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -7,6 +8,9 @@ import pytest
 
 from perfrunner.errors import EXIT_USAGE, UsageError
 from perfrunner.experiment.outdir import OutDirLock
+from perfrunner.experiment.session import end_killed
+from perfrunner.results import ResultStore
+from tests.support.records import experiment
 
 
 def test_the_second_run_is_told_who_has_the_directory(tmp_path: Path) -> None:
@@ -40,3 +44,33 @@ def test_a_directory_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot use"):
         OutDirLock(tmp_path / "file" / "out").__enter__()
+
+
+def test_a_run_whose_process_is_gone_is_interrupted(tmp_path: Path) -> None:
+    """Whatever ended it; as long as the directory is locked, the run is there."""
+    with ResultStore.open(tmp_path) as store:
+        store.create_experiment(experiment())
+
+        def states() -> set[str]:
+            (record,) = store.own()
+            (summary,) = store.list()
+            loaded = store.load(record.id).experiment
+            return {record.state, summary.experiment.state, loaded.state}
+
+        with OutDirLock(tmp_path):
+            assert states() == {"running"}
+        assert states() == {"interrupted"}
+        with OutDirLock(tmp_path):
+            end_killed(store)
+            assert states() == {"interrupted"}, "also while another run has the directory"
+
+
+def test_looking_for_a_run_does_not_keep_one_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lock").touch()
+    fd = os.open(tmp_path / "lock", os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    monkeypatch.setattr("time.sleep", lambda _: os.close(fd))
+    with OutDirLock(tmp_path):
+        pass

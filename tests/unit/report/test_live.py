@@ -17,6 +17,7 @@ import synthetic
 from click.testing import CliRunner
 
 from perfrunner.cli import main
+from perfrunner.experiment.outdir import OutDirLock
 from perfrunner.report.live import LiveServer, _Handler, progress
 from perfrunner.results import STORE_FILE, ResultStore, open_store
 
@@ -38,7 +39,8 @@ def running(tmp_path):
         for build in data.builds:
             store.add_build(ID, build)
         store.add_trials(ID, [trial for trial in data.trials if trial.block <= 3])
-    return tmp_path, [trial for trial in data.trials if trial.block > 3]
+    with OutDirLock(tmp_path):
+        yield tmp_path, [trial for trial in data.trials if trial.block > 3]
 
 
 @pytest.fixture
@@ -189,7 +191,7 @@ def test_a_store_that_is_away_is_asked_again(get, running):
 
 def test_while_variants_are_built_their_number_is_told(tmp_path):
     synthetic.write(tmp_path, SHAPE, "whole")
-    with ResultStore.open(tmp_path) as store:
+    with ResultStore.open(tmp_path) as store, OutDirLock(tmp_path):
         data = store.load("whole")
         store.create_experiment(replace(data.experiment, id=ID, state="running"))
         server = LiveServer(partial(open_store, tmp_path, None, create=False), ID, 0)

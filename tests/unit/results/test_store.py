@@ -38,12 +38,12 @@ def test_a_store_that_another_program_locks(tmp_path, monkeypatch):
 
 def test_everything_comes_back_as_it_went_in(store, tmp_path):
     build = BuildRecord("glibc", "b1", "/x", True, {"compiler": "g++"}, {"opt.x": "1"})
-    store.create_experiment(experiment())
+    store.create_experiment(experiment(state="done"))
     store.add_build("e1", build)
     store.add_trial("e1", trial())
     store.add_trial("e1", trial(block=2, status="discarded", reason="7 misses", metrics={}))
     data = store.load("e1")
-    assert data.experiment == experiment()
+    assert data.experiment == experiment(state="done")
     assert data.builds == (build,)
     assert data.trials == (
         trial(),
