@@ -148,13 +148,28 @@ bool Bucket::adoptHistory(Vbid vbid, uint64_t term, std::vector<FailoverEntry> l
     if (target.state() != VbState::Replica || target.term() != term) {
         return false;
     }
-    if (target.failoverLog().entries() == log) {
+    const bool isNew = target.failoverLog().entries() != log;
+    if (!isNew && target.refusedHistory() == VbUuid{}) {
         return true;
     }
     target.failoverLog().replace(std::move(log));
+    target.setRefusedHistory({});
     onStateChange(target, now);
-    listeners_.notifyNewHistory(vbid);
+    if (isNew) {
+        listeners_.notifyNewHistory(vbid);
+    }
     return true;
+}
+
+void Bucket::refuseHistory(Vbid vbid, uint64_t term, VbUuid uuid, const OpTime& now) {
+    const BucketMemoryGuard guard(memory_);
+    VBucket& target = vbucket(vbid);
+    const auto lock = target.lockState();
+    if (target.state() == VbState::Replica && target.term() == term &&
+        target.refusedHistory() != uuid) {
+        target.setRefusedHistory(uuid);
+        onStateChange(target, now);
+    }
 }
 
 bool Bucket::discardAbove(VBucket& vbucket, Seqno /*seqno*/, const PersistedVbState& /*left*/,

@@ -135,6 +135,9 @@ class Bucket : private MutationSink {
     /// Replaces the history of a replica, and notifies the listeners if it is another one. Returns
     /// false without any change if the vBucket is not (or no longer) a replica of that term.
     bool adoptHistory(Vbid vbid, uint64_t term, std::vector<FailoverEntry> log, const OpTime& now);
+    /// Records, also over restarts, that a replica in that term does not follow sources of the
+    /// history `uuid` (VBucket::refusedHistory()).
+    void refuseHistory(Vbid vbid, uint64_t term, VbUuid uuid, const OpTime& now);
 
     // --- background work: called by tasks, or directly by tests; each returns what it did
     /// Deletes expired documents of all active vBuckets.

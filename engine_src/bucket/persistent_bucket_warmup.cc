@@ -173,6 +173,7 @@ StoredVBucket PersistentBucket::loadVBucket(KVStore& store, Vbid vbid, bool clea
     if (clean) {
         target.failoverLog().replace(state.failoverLog);
     }
+    target.setRefusedHistory(state.refusedHistory);
     targets_[vbid.get()]->assumeStored(state);
     if (!clean && stored == VbState::Active) {
         targets_[vbid.get()]->stateChanged();

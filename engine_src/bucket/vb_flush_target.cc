@@ -26,6 +26,7 @@ PersistedVbState VbFlushTarget::stateToPersist() {
     state.failoverLog = vbucket_.failoverLog().entries();
     state.purgedSeqno = vbucket_.purgedSeqno();
     state.maxDeletedRev = vbucket_.maxDeletedRev();
+    state.refusedHistory = vbucket_.refusedHistory();
     if (vbucket_.state() == VbState::Active && state.highSeqno == vbucket_.highSeqno()) {
         // The rest of a snapshot that was announced while this was a replica will not come. (Data
         // that is here and not stored yet will be stored: without it, the stored data is not

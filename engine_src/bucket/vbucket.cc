@@ -64,6 +64,7 @@ void VBucket::setState(VbState state) {
                         : uuid,
                 checkpoints_.beginActive(OpTime::now().nanos, casDistance));
         term_.fetch_add(1, std::memory_order_release);
+        setRefusedHistory({});
         // The announcement of a snapshot whose rest does not come does not apply to the new
         // history.
         purgedSeqno_.store(std::min(purgedSeqno_.load(std::memory_order_relaxed),
@@ -92,6 +93,7 @@ void VBucket::clear(const CheckpointStart& start, const OpTime& now, ClearMemory
     }
     keyLocks_.clear();
     purgedSeqno_.store(0, std::memory_order_release);
+    setRefusedHistory({});
     log.emplace(checkpoints_.clear(start, now.nanos, std::move(memory.checkpoint)));
     clears_.fetch_add(1, std::memory_order_release);
     if (!options::mutated(options::Mutation::TermKept)) {

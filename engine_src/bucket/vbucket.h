@@ -138,6 +138,15 @@ class VBucket {
         return Seqno{purgedSeqno_.load(std::memory_order_acquire)};
     }
 
+    /// The history of a source that this replica does not follow, because it would have lost its
+    /// copy; none after a promotion or clear().
+    [[nodiscard]] VbUuid refusedHistory() const {
+        return VbUuid{refusedHistory_.load(std::memory_order_acquire)};
+    }
+    void setRefusedHistory(VbUuid uuid) {
+        refusedHistory_.store(uuid.get(), std::memory_order_release);
+    }
+
     /// Records that tombstones up to `seqno` may be gone from now on.
     void notePurged(Seqno seqno);
     [[nodiscard]] uint64_t maxDeletedRev() const {
@@ -271,6 +280,7 @@ class VBucket {
     /// Highest revision among purged tombstones: a key that comes back continues above it.
     std::atomic<uint64_t> maxDeletedRev_{0};
     std::atomic<uint64_t> purgedSeqno_{0};
+    std::atomic<uint64_t> refusedHistory_{0};
     std::atomic<uint64_t> drops_{0};
     CheckpointManager checkpoints_;
     size_t emptyCheckpointMemory_{0};

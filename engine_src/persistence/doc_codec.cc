@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kLiveBit = uint64_t{1} << 63;
 constexpr uint8_t kReplacedBit = 0x80;
 /// Version 1 had no purgedSeqno and maxDeletedRev, version 2 no rollback points.
-constexpr uint8_t kStateVersion = 3;
+constexpr uint8_t kStateVersion = 4;
 
 /// Stores the number and returns the place of the next one.
 template <class T>
@@ -120,7 +120,7 @@ bool replacedOlder(std::string_view bytes) {
 
 std::string encode(const PersistedVbState& state) {
     std::string out;
-    out.reserve(80 + state.failoverLog.size() * 16 + state.rollbackPoints.all().size() * 8);
+    out.reserve(88 + state.failoverLog.size() * 16 + state.rollbackPoints.all().size() * 8);
     append<uint8_t>(out, kStateVersion);
     append<uint8_t>(out, state.state);
     append<uint64_t>(out, state.highSeqno.get());
@@ -129,6 +129,7 @@ std::string encode(const PersistedVbState& state) {
     append<uint64_t>(out, state.maxCas.get());
     append<uint64_t>(out, state.purgedSeqno.get());
     append<uint64_t>(out, state.maxDeletedRev);
+    append<uint64_t>(out, state.refusedHistory.get());
     append<uint32_t>(out, static_cast<uint32_t>(state.failoverLog.size()));
     for (const FailoverEntry& entry : state.failoverLog) {
         append<uint64_t>(out, entry.uuid.get());
@@ -142,7 +143,7 @@ std::string encode(const PersistedVbState& state) {
 
 PersistedVbState decodeVbState(std::string_view bytes) {
     need(!bytes.empty() && bytes[0] >= 1 && bytes[0] <= kStateVersion, "vBucket state");
-    const size_t numbers = bytes[0] == 1 ? 4 : 6;
+    const size_t numbers = bytes[0] == 1 ? 4 : bytes[0] < 4 ? 6 : 7;
     const size_t fixed = 2 + numbers * 8 + 4;
     need(bytes.size() >= fixed, "vBucket state");
     const char* in = bytes.data();
@@ -151,9 +152,12 @@ PersistedVbState decodeVbState(std::string_view bytes) {
     state.highSeqno = Seqno{loadLittle<uint64_t>(in + 2)};
     state.snapshot = {Seqno{loadLittle<uint64_t>(in + 10)}, Seqno{loadLittle<uint64_t>(in + 18)}};
     state.maxCas = Cas{loadLittle<uint64_t>(in + 26)};
-    if (numbers == 6) {
+    if (numbers >= 6) {
         state.purgedSeqno = Seqno{loadLittle<uint64_t>(in + 34)};
         state.maxDeletedRev = loadLittle<uint64_t>(in + 42);
+    }
+    if (numbers >= 7) {
+        state.refusedHistory = VbUuid{loadLittle<uint64_t>(in + 50)};
     }
     const size_t entries = loadLittle<uint32_t>(in + fixed - 4);
     need(entries <= (bytes.size() - fixed) / 16, "vBucket state");

@@ -27,6 +27,7 @@ struct PersistedVbState {
     Cas maxCas{};
     Seqno purgedSeqno{};        ///< highest seqno of a tombstone that was purged
     uint64_t maxDeletedRev{0};  ///< highest revision among tombstones, including purged ones
+    VbUuid refusedHistory{};    ///< as VBucket::refusedHistory()
     std::vector<FailoverEntry> failoverLog{};
     RollbackPoints rollbackPoints{};
     /// Call it when seqno and snapshot are those of a commit.

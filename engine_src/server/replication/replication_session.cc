@@ -328,6 +328,9 @@ void ReplicationSession::carryOut(const StartOvers::Decision& decision) {
         rollBack(vbid, decision.seqno);
         return;
     }
+    if (decision.sourceActive) {
+        bucket_.refuseHistory(vbid, terms_[vbid.get()], decision.history, OpTime::now());
+    }
     if (unreplicated_.addKeptCopy(vbid, terms_[vbid.get()],
                                   {decision.sourceHigh, decision.sourceActive})) {
         const VBucket& vbucket = bucket_.vbucket(vbid);

@@ -39,6 +39,16 @@ uint64_t documentsAbove(VBucket& vbucket, Seqno seqno) {
     return count;
 }
 
+bool names(const std::vector<FailoverEntry>& log, VbUuid uuid) {
+    return std::any_of(log.begin(), log.end(),
+                       [uuid](const FailoverEntry& entry) { return entry.uuid == uuid; });
+}
+
+bool shareHistory(const std::vector<FailoverEntry>& one, const std::vector<FailoverEntry>& other) {
+    return std::any_of(one.begin(), one.end(),
+                       [&](const FailoverEntry& entry) { return names(other, entry.uuid); });
+}
+
 /// Returns the seqnos by vBucket; none if the request was refused.
 std::map<uint16_t, Seqno> decodeSeqnos(const FrameView& answer) {
     constexpr size_t kEntry = sizeof(uint16_t) + sizeof(uint64_t);
@@ -60,7 +70,8 @@ StartOvers::StartOvers(Bucket& bucket, const FrameSink& send)
 bool StartOvers::isNeeded(Vbid vbid, Seqno seqno) const {
     VBucket& vbucket = bucket_.vbucket(vbid);
     const uint64_t documents = documentsIn(vbucket);
-    return documents != 0 && (seqno == Seqno{} || 2 * documentsAbove(vbucket, seqno) > documents);
+    return documents != 0 && (seqno == Seqno{} || vbucket.refusedHistory() != VbUuid{} ||
+                              2 * documentsAbove(vbucket, seqno) > documents);
 }
 
 void StartOvers::add(Vbid vbid, uint32_t opaque, Seqno seqno) {
@@ -78,7 +89,7 @@ void StartOvers::ask() {
         return;
     }
     asked_ = std::exchange(waiting_, {});
-    related_.clear();
+    logs_.clear();
     documents_.clear();
     for (const Question& question : asked_) {
         send_({.opcode = Opcode::kDcpGetFailoverLog,
@@ -99,15 +110,7 @@ void StartOvers::handleFailoverLog(const FrameView& answer) {
     if (answer.header.status() != Status::kSuccess || !bucket_.hasVBucket(vbid)) {
         return;  // the source's history is unknown, so the copy is kept
     }
-    const auto here = bucket_.vbucket(vbid).failoverLog().entries();
-    const auto there = toFailoverLog(answer.value);
-    const bool related = std::any_of(here.begin(), here.end(), [&](const FailoverEntry& mine) {
-        return std::any_of(there.begin(), there.end(),
-                           [&](const FailoverEntry& entry) { return entry.uuid == mine.uuid; });
-    });
-    if (related) {
-        related_.insert(vbid);
-    }
+    logs_[vbid] = toFailoverLog(answer.value);
 }
 
 void StartOvers::handleStat(const FrameView& answer) {
@@ -122,9 +125,12 @@ void StartOvers::handleStat(const FrameView& answer) {
 
 bool StartOvers::mustKeep(const Question& question, Seqno sourceHigh) const {
     const VBucket& copy = bucket_.vbucket(question.vbid);
+    const auto log = logs_.find(question.vbid);
     // A source that knows no history of this copy has not replaced its documents: it never had
-    // them, or lost them. Its figures prove nothing then, because it may have grown since.
-    if (!related_.contains(question.vbid) ||
+    // them, or lost them. Its figures prove nothing then, because it may have grown since. The same
+    // is true of one whose history was refused before.
+    if (log == logs_.end() || !shareHistory(copy.failoverLog().entries(), log->second) ||
+        names(log->second, copy.refusedHistory()) ||
         (question.seqno == Seqno{} && sourceHigh < copy.highSeqno())) {
         return true;
     }
@@ -146,12 +152,14 @@ std::vector<StartOvers::Decision> StartOvers::handleSeqnos(const FrameView& answ
         const uint16_t vb = question.vbid.get();
         const auto found = seqnos.find(vb);
         const Seqno high = found != seqnos.end() ? found->second : Seqno{};
+        const auto& log = logs_[question.vbid];
         decisions.push_back({.vbid = question.vbid,
                              .opaque = question.opaque,
                              .seqno = question.seqno,
                              .keepCopy = mustKeep(question, high),
                              .sourceHigh = high,
-                             .sourceActive = sourceActive_[vb]});
+                             .sourceActive = sourceActive_[vb],
+                             .history = log.empty() ? VbUuid{} : log.front().uuid});
     }
     ask();
     return decisions;

@@ -5,6 +5,7 @@
 // without the last mutations. So the source is first asked for its failover log, for its number of
 // documents and for its seqno. The copy is kept if
 // - the log names no history of the copy, as that of an empty source does not,
+// - the log names a history for which the copy was kept before: the source may have grown since,
 // - the copy would start over, and the source's seqno is lower than that of the copy, or
 // - the source has fewer than half as many documents as the copy. Of a source that was promoted
 //   without the last mutations this is seldom true: they change documents, but do not make most.
@@ -15,7 +16,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <vector>
 
 #include "bucket/bucket.h"
@@ -33,6 +33,7 @@ class StartOvers {
         bool keepCopy;      ///< otherwise the replica rolls back
         Seqno sourceHigh;   ///< 0 if the source did not report it
         bool sourceActive;  ///< the vBucket was active at the source
+        VbUuid history;     ///< the newest of the source; none if it did not report it
     };
 
     StartOvers(Bucket& bucket, const FrameSink& send);
@@ -64,7 +65,7 @@ class StartOvers {
     const FrameSink& send_;
     std::vector<Question> waiting_;  ///< asked after those in asked_ are decided
     std::vector<Question> asked_;    ///< decided by the list of seqnos that was requested
-    std::set<Vbid> related_;         ///< of asked_: the source's log names a history of the copy
+    std::map<Vbid, std::vector<FailoverEntry>> logs_;  ///< of asked_: those of the source
     std::map<Vbid, uint64_t> documents_;  ///< of asked_: what the source has, if it answered
     std::vector<bool> sourceActive_;      ///< by vBucket, when the list for asked_ was requested
 };

@@ -182,6 +182,19 @@ def test_an_active_that_comes_back_with_nearly_nothing_takes_no_replica_along(
     until(lambda: "1" in (replication(replica.port)[key] for key in ("copies_kept", "rollbacks")))
     assert items(replica.port) == DOCUMENTS
     assert replication(replica.port)["copies_kept"] == "1"
+    if kind == "persistent":  # the copy is kept over a restart, although the source has grown
+        with session(active.port) as wire:
+            wire.send(b"".join(set_frame(b"new-%d" % n, b"value") for n in range(DOCUMENTS)))
+            assert all(wire.answer().status == 0 for _ in range(DOCUMENTS))
+        with session(replica.port) as wire:
+            until(lambda: wire.stats()["ep_queue_size"] == "0")
+        kill(replica)
+        replica = start(start_engine, kind, tmp_path / "replica", *follow)
+        assert state(replica.port) == REPLICA
+        figures = ("copies_kept", "rollbacks")
+        until(lambda: "1" in (replication(replica.port)[key] for key in figures))
+        assert items(replica.port) == DOCUMENTS
+        assert replication(replica.port)["copies_kept"] == "1"
     set_state(replica.port, ACTIVE)
     with session(replica.port) as wire:
         assert wire.ask(GET, b"key-400").value == b"value"
