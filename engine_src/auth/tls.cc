@@ -27,6 +27,16 @@ void check(int result, const std::string& what) {
     }
 }
 
+/// Marks a session whose client begins another handshake. OpenSSL refuses it with a warning, but
+/// keeps its message, which may have 128 KiB.
+char kRenegotiates;
+
+void noteRenegotiation(const SSL* ssl, int where, int /*result*/) {
+    if ((where & SSL_CB_HANDSHAKE_START) != 0 && SSL_get_peer_finished(ssl, nullptr, 0) != 0) {
+        SSL_set_app_data(const_cast<SSL*>(ssl), &kRenegotiates);
+    }
+}
+
 int sizeOf(size_t size) {
     return static_cast<int>(std::min<size_t>(size, INT_MAX));
 }
@@ -72,7 +82,8 @@ TlsSession::Handshake TlsSession::handshake() {
 
 std::optional<size_t> TlsSession::receive(uint8_t* to, size_t room) {
     ERR_clear_error();
-    return transferred(SSL_read(ssl_.get(), to, sizeOf(room)));
+    const int count = SSL_read(ssl_.get(), to, sizeOf(room));
+    return SSL_get_app_data(ssl_.get()) == &kRenegotiates ? std::nullopt : transferred(count);
 }
 
 std::optional<size_t> TlsSession::send(const void* data, size_t size) {
@@ -100,6 +111,8 @@ TlsContext::TlsContext() : context_(SSL_CTX_new(TLS_method()), SSL_CTX_free) {
     SSL_CTX_set_mode(context_.get(), SSL_MODE_ENABLE_PARTIAL_WRITE |
                                              SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                              SSL_MODE_RELEASE_BUFFERS);
+    // Otherwise one SSL_read() processes key updates for as long as the peer sends them.
+    SSL_CTX_clear_mode(context_.get(), SSL_MODE_AUTO_RETRY);
 }
 
 void TlsContext::load(const std::filesystem::path& cert, const std::filesystem::path& key) {
@@ -121,6 +134,7 @@ TlsContext TlsContext::server(const std::filesystem::path& cert, const std::file
     // Sessions are not resumed: connections are few and live long.
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET);
+    SSL_CTX_set_info_callback(context, noteRenegotiation);
     return made;
 }
 

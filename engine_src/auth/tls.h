@@ -35,7 +35,8 @@ class TlsSession {
     Handshake handshake();
 
     /// Returns the number of bytes received: 0 if there are none now, nothing at the end of the
-    /// stream or on an error. Like send(), it performs the handshake as needed.
+    /// stream, on an error, or if a client begins another handshake. Like send(), it performs the
+    /// handshake as needed.
     std::optional<size_t> receive(uint8_t* to, size_t room);
     /// Returns the number of bytes taken. After 0 the same bytes have to be sent again; nothing on
     /// an error.
