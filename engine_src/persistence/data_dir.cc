@@ -94,7 +94,8 @@ DataDir::DataDir(std::filesystem::path path, unsigned shards, unsigned vbuckets)
                          error.message());
     }
     const auto layout = path_ / "layout.json";
-    new_ = !std::filesystem::exists(layout);
+    // Without its layout, the directory of a clean stop is damaged, not new.
+    new_ = !std::filesystem::exists(layout) && !std::filesystem::exists(path_ / "clean");
     if (!new_) {
         checkLayout(layout, shards, vbuckets);
         mark_ = readMark(path_ / "clean", isCopy_);
