@@ -31,7 +31,7 @@ std::string_view Connection::overdue(Clock::time_point now) const {
         return "its DCP messages were not read";
     }
     if (now - unauthenticatedSince_ > seconds(settings.loginSeconds)) {
-        return "did not log in";
+        return socket_.inHandshake() ? "did not complete its TLS handshake" : "did not log in";
     }
     if (isServing(state_) && pendingInput_.underWay()) {
         if (now - pendingInput_.lastByte() > patience) {
@@ -45,7 +45,7 @@ std::string_view Connection::overdue(Clock::time_point now) const {
 }
 
 void Connection::sweep(Clock::time_point now) {
-    if (session_.authenticated()) {
+    if (session_.authenticated() && !socket_.inHandshake()) {
         unauthenticatedSince_ = now;
     }
     if (output_.empty() || taken_ != takenAtSweep_) {

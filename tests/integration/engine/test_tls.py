@@ -210,6 +210,24 @@ def test_strangers_in_the_middle_of_a_handshake_hold_a_bounded_memory(
         until(lambda: int(wire.stats()["conn_buffer_limit_closes"]) >= 40 - (2 << 20) // announced)
 
 
+def test_a_handshake_has_a_time_limit_where_no_login_is_needed(
+    start_engine: Callable[..., Any], certificates: Certificates
+) -> None:
+    port = free_port()
+    start_engine(
+        "--tls-port", str(port), "--tls-cert", certificates["server.pem"],
+        "--tls-key", certificates["server.key"], "--param", "login_timeout_s=1",
+    )  # fmt: skip
+    for first in (b"", client_hello()[:100], client_hello()):
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as peer:
+            peer.sendall(first)
+            with contextlib.suppress(ConnectionResetError):
+                while peer.recv(1000):
+                    pass
+    with connect(port, certificates) as wire:
+        until(lambda: int(wire.stats()["conn_overdue_closes"]) == 3)
+
+
 @pytest.mark.parametrize("missing", ["--tls-cert", "--tls-key"])
 def test_a_port_needs_certificate_and_key(
     missing: str, kv_engine: Path, certificates: Certificates
