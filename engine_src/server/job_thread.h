@@ -3,14 +3,18 @@
 //
 // The connection that asked waits (After::AgainLater) and is woken when its job is done. A job
 // whose connection is gone before it starts is dropped, so no more jobs wait than there are
-// connections.
+// connections. Requesters have their turns in a circle, so that nobody waits for many jobs of
+// another one.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -44,21 +48,28 @@ class JobThread {
     JobThread& operator=(const JobThread&) = delete;
     ~JobThread() { stop(); }
 
-    /// Queues a job; the caller keeps the job as long as it needs the result. Any thread. Throws
-    /// std::bad_alloc.
-    void ask(std::shared_ptr<Job> job);
+    /// Queues a job of `requester`, a user or an address; the caller keeps the job as long as it
+    /// needs the result. Any thread. Throws std::bad_alloc.
+    void ask(std::shared_ptr<Job> job, std::string_view requester = {});
     /// Returns when the running job is done; jobs queued behind it are never run.
     void stop();
 
   private:
+    struct Requester {
+        std::string name;
+        std::deque<std::shared_ptr<Job>> jobs;  ///< never empty
+    };
     void loop();
+    void dropUnwanted();
+    std::shared_ptr<Job> takeNext();
     static bool isWanted(const std::shared_ptr<Job>& job) { return job.use_count() > 1; }
 
     static constexpr size_t kLeastToSweep = 64;
 
     std::mutex mutex_;  ///< guards everything but thread_
     std::condition_variable changed_;
-    std::deque<std::shared_ptr<Job>> jobs_;
+    std::list<Requester> requesters_;  ///< the first one is next
+    size_t queued_{0};                 ///< jobs of all requesters
     /// Abandoned jobs are removed when the queue reaches this length.
     size_t sweepAt_{kLeastToSweep};
     bool stopping_{false};

@@ -65,7 +65,7 @@ std::shared_ptr<const BucketJob> runBucketJob(CommandContext& context, JobThread
             asked->run();
             return asked;
         }
-        thread->ask(asked);
+        thread->ask(asked, context.session.user());
         job = std::move(asked);
     }
     return job->done() ? std::exchange(job, nullptr) : nullptr;

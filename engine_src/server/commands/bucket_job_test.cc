@@ -195,6 +195,32 @@ TEST(JobThread, AbandonedJobsAreNotRun) {
     EXPECT_EQ(done, 10);
 }
 
+TEST(JobThread, NobodyWaitsForManyJobsOfAnother) {
+    std::mutex hold;
+    std::unique_lock held(hold);
+    JobThread thread("test");
+    std::vector<std::shared_ptr<CountedJob>> jobs;
+    int many = 0;
+    const auto ask = [&](std::string_view requester, std::function<void()> work) {
+        jobs.push_back(std::make_shared<CountedJob>(std::move(work), std::make_shared<Waker>()));
+        thread.ask(jobs.back(), requester);
+    };
+    ask("many", [&] { const std::lock_guard wait(hold); });
+    for (int i = 0; i < 100; ++i) {
+        ask("many", [&] { ++many; });
+    }
+    int before = 0;
+    ask("other", [&] { before = many; });
+    held.unlock();
+    for (const auto& job : jobs) {
+        while (!job->done()) {
+            std::this_thread::yield();
+        }
+    }
+    EXPECT_LE(before, 1);
+    EXPECT_EQ(many, 100);
+}
+
 TEST_F(BucketJobTest, ItsMemoryIsChargedToNoBucket) {
     auto client = connect();
     const auto flushTwice = [&client] {

@@ -102,7 +102,7 @@ void Connection::shakeHands() {
     if (!handshake_) {
         pause(State::Waiting, kHandshakeStep);
         handshake_ = socket_.beginStep(session_.waker());
-        thread_.server().handshakes->ask(handshake_);
+        thread_.server().handshakes->ask(handshake_, session_.peer().text);
     } else if (!handshake_->done()) {
         pause(State::Waiting, kHandshakeStep);
     } else if (const auto progress = socket_.endStep(*std::exchange(handshake_, nullptr))) {

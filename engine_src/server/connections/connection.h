@@ -58,6 +58,7 @@ class Connection {
     void flushOnce() { send(); }
 
     [[nodiscard]] uint64_t id() const { return session_.id(); }
+    [[nodiscard]] const std::string& peer() const { return session_.peer().text; }
     [[nodiscard]] bool isUnauthenticated() const { return !session_.authenticated(); }
     /// Counts this connection in `count` until it logs in or ends.
     void countAsUnauthenticated(std::atomic<uint32_t>& count) { session_.awaitLogin(count); }
@@ -144,7 +145,7 @@ class Connection {
     State state_{State::Reading};
     bool queued_{false};  ///< is in the thread's list, whatever its state is by now
     Clock::time_point unauthenticatedSince_{
-            Clock::now()};  ///< the last time that it was seen logged in
+            Clock::now()};  ///< the last time that it was seen logged in, if it needs that
     uint64_t taken_{0};     ///< bytes that the socket has taken in total
     uint64_t takenAtSweep_{0};
     Clock::time_point takenSince_{};  ///< the client has taken nothing of output_ since then

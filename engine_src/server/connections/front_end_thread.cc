@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -104,7 +106,7 @@ void FrontEndThread::adopt(Fd socket, ConnectionSlot slot, uint64_t id, Crowd cr
             std::make_shared<std::pair<Fd, ConnectionSlot>>(std::move(socket), std::move(slot));
     post([this, shared, id, crowd, tls] {
         auto& [fd, mine] = *shared;
-        const bool madeRoom = crowd != Crowd::None && closeOldestUnauthenticated();
+        const bool madeRoom = crowd != Crowd::None && closeUnauthenticated();
         if (crowd == Crowd::Full && !madeRoom) {
             server_.rejectedConnections.fetch_add(1, std::memory_order_relaxed);
             return;
@@ -113,7 +115,7 @@ void FrontEndThread::adopt(Fd socket, ConnectionSlot slot, uint64_t id, Crowd cr
             auto made =
                     std::make_unique<Connection>(*this, std::move(fd), std::move(mine), id, tls);
             if (made->isUnauthenticated()) {
-                unauthenticated_.push_back(id);
+                unauthenticated_[made->peer()].push_back(id);
                 made->countAsUnauthenticated(unauthenticatedCount_);
             }
             connections_.emplace(id, std::move(made));
@@ -123,11 +125,19 @@ void FrontEndThread::adopt(Fd socket, ConnectionSlot slot, uint64_t id, Crowd cr
     });
 }
 
-bool FrontEndThread::closeOldestUnauthenticated() {
+bool FrontEndThread::closeUnauthenticated() {
     bool closed = false;
     while (!closed && !unauthenticated_.empty()) {
-        takeTurn(unauthenticated_.front(), [&closed](Connection& it) { closed = it.makeRoom(); });
-        unauthenticated_.pop_front();
+        const auto most = std::max_element(unauthenticated_.begin(), unauthenticated_.end(),
+                                           [](const auto& one, const auto& other) {
+                                               return one.second.size() < other.second.size();
+                                           });
+        auto& ids = most->second;
+        takeTurn(ids.front(), [&closed](Connection& it) { closed = it.makeRoom(); });
+        ids.pop_front();
+        if (ids.empty()) {
+            unauthenticated_.erase(most);
+        }
     }
     return closed;
 }
@@ -223,7 +233,10 @@ void FrontEndThread::sweepAll() {
     for (const auto id : ids) {
         takeTurn(id, [now](Connection& it) { it.sweep(now); });
     }
-    std::erase_if(unauthenticated_, [this](uint64_t id) { return !isUnauthenticated(id); });
+    for (auto entry = unauthenticated_.begin(); entry != unauthenticated_.end();) {
+        std::erase_if(entry->second, [this](uint64_t id) { return !isUnauthenticated(id); });
+        entry = entry->second.empty() ? unauthenticated_.erase(entry) : std::next(entry);
+    }
 }
 
 }  // namespace kv::server

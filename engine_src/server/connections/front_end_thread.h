@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -40,8 +41,8 @@ class FrontEndThread {
     /// Runs `task` soon on the loop's thread. After stop() the task is dropped.
     void post(std::function<void()> task);
     /// Takes over a connected, non-blocking socket. Later sockets have greater ids. If there are
-    /// more connections than allowed, this thread closes the connection that has waited longest
-    /// without a login, or if there is none and the reserve is used up, the new one.
+    /// more connections than allowed, this thread closes one without a login, the oldest of the
+    /// address that has most of them, or if there is none and the reserve is used up, the new one.
     void adopt(Fd socket, ConnectionSlot slot, uint64_t id, Crowd crowd,
                const auth::TlsContext* tls);
     /// Number of connections that have yet to log in. Any thread.
@@ -91,7 +92,7 @@ class FrontEndThread {
         }
     }
     void endAfter(uint64_t id, const std::exception& error);
-    bool closeOldestUnauthenticated();
+    bool closeUnauthenticated();
     [[nodiscard]] bool isUnauthenticated(uint64_t id) const;
 
     ServerContext& server_;
@@ -106,8 +107,9 @@ class FrontEndThread {
     Output output_;  ///< answers of the current wake-up; empty between wake-ups
     std::atomic<uint32_t> unauthenticatedCount_{0};
     std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
-    /// Ascending ids; the next sweep drops those that have logged in or are gone.
-    std::deque<uint64_t> unauthenticated_;
+    /// Ascending ids by address, at least one each; the next sweep drops those that have logged in
+    /// or are gone.
+    std::unordered_map<std::string, std::deque<uint64_t>> unauthenticated_;
     std::vector<uint64_t> toResume_;
     std::thread thread_;
 

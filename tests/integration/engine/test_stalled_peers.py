@@ -5,6 +5,7 @@ None of them may stop the writers of the bucket, fill the disk, or stay connecte
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -205,6 +206,24 @@ def test_connections_leave_the_store_its_files(start_engine: Callable[..., Any])
         assert writer.stats()["ep_item_commit_failed"] == "0"
         for connection in idle:
             connection.close()
+
+
+def test_strangers_of_one_address_displace_nobody_elsewhere(
+    start_engine: Callable[..., Any],
+) -> None:
+    engine = start_engine("--threads", "1", "--param", "max_connections=20", users=USERS)
+    here = ("127.0.0.1", engine.port)
+    with Wire(engine.port) as other:
+        other._sock.close()
+        other._sock = socket.create_connection(here, other.timeout, ("127.0.0.2", 0))
+        other.ask(NOOP)
+        strangers = [socket.create_connection(here, other.timeout) for _ in range(100)]
+        for stranger in strangers[:80]:
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(1) == b""
+        log_in(other, b"writer")
+    for stranger in strangers:
+        stranger.close()
 
 
 USERS = {
