@@ -128,8 +128,11 @@ inline bool CheckpointLog::shouldClose(uint64_t nowNs) const {
     if (opened.memory() >= config_.maxBytes) {
         return true;
     }
-    const bool old = nowNs > opened.createdAtNs() &&
-                     nowNs - opened.createdAtNs() >= static_cast<uint64_t>(config_.period.count());
+    // In both directions: a clock that is set back would keep the checkpoint open until it is at
+    // this time again.
+    const uint64_t created = opened.createdAtNs();
+    const uint64_t age = nowNs > created ? nowNs - created : created - nowNs;
+    const bool old = age >= static_cast<uint64_t>(config_.period.count());
     if (!old && opened.liveItems() < config_.maxItems) {
         return false;
     }

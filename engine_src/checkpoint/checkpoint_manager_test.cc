@@ -22,6 +22,17 @@ TEST_F(CheckpointManagerTest, AssignsConsecutiveSeqnosAndRisingCas) {
     EXPECT_EQ(manager().highSeqno(), Seqno{4});
 }
 
+TEST_F(CheckpointManagerTest, AClockThatIsSetBackKeepsNoCheckpointOpen) {
+    manager().persistence().registerCursor();
+    queue("a", {}, 10'000 * kSecond);
+    EXPECT_EQ(manager().stats().checkpoints, 1U);
+    const uint64_t earlier = 10'000 * kSecond - 3600 * kSecond;
+    queue("b", {}, earlier);
+    EXPECT_EQ(manager().stats().checkpoints, 2U);
+    queue("c", {}, earlier + kSecond);
+    EXPECT_EQ(manager().stats().checkpoints, 2U);
+}
+
 TEST_F(CheckpointManagerTest, ContinuesAfterThePersistedState) {
     CheckpointManager restarted(
             Vbid{1}, config_,

@@ -85,20 +85,26 @@ TYPED_TEST(ConsumerTest, ACopyKnowsThePurgeSeqnoOfItsSource) {
     EXPECT_EQ(vbucket.purgedSeqno(), Seqno{12}) << "its own history also has seqnos up to 15";
 }
 
-TYPED_TEST(ConsumerTest, ADeletionWithoutATimeCountsFromNow) {
+TYPED_TEST(ConsumerTest, ADeletionWithoutATimeOrOfTheFutureCountsFromNow) {
     auto& consumer = this->consumer_;
     consumer.addStream(kVb, kOpaque);
-    consumer.receive(marker(kVb, 1, 2), this->now_);
+    consumer.receive(marker(kVb, 1, 3), this->now_);
     consumer.receive(document(kVb, 1, "a", ItemOp::Deletion), this->now_);
     auto timed = document(kVb, 2, "b", ItemOp::Deletion);
     ItemMeta meta{.cas = Cas{5}, .seqno = Seqno{2}, .revSeqno = 3, .exptime = 1'600'000'000};
     timed.item = Item::create(kVb, ItemOp::Deletion, "b", meta, {});
     consumer.receive(std::move(timed), this->now_);
+    auto early = document(kVb, 3, "c", ItemOp::Deletion);
+    meta.seqno = Seqno{3};
+    meta.exptime = this->now_.seconds + 3600;
+    early.item = Item::create(kVb, ItemOp::Deletion, "c", meta, {});
+    consumer.receive(std::move(early), this->now_);
     VBucket& vbucket = this->bucket_->vbucket(kVb);
     // Otherwise it would be purged at once, and every client of this copy would start over.
     EXPECT_EQ(this->bucket_->purgeTombstones(this->now_), 1U);
     vbucket.setState(VbState::Active);
     EXPECT_EQ(vbucket.getMeta("a", this->now_).exptime, this->now_.seconds);
+    EXPECT_EQ(vbucket.getMeta("c", this->now_).exptime, this->now_.seconds);
     EXPECT_EQ(vbucket.getMeta("b", this->now_).status, OpStatus::KeyNotFound) << "purged";
 }
 

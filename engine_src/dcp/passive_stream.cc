@@ -70,8 +70,8 @@ Applied PassiveStream::apply(const Message& message, const OpTime& now) {
         return Applied::Refused;
     }
     // A source need not send the time of a deletion, and a tombstone without a time would be purged
-    // at once.
-    const bool untimed = item.isDeletion() && item.exptime() == 0;
+    // at once. One from the future, of a source whose clock is ahead, would be kept until then.
+    const bool untimed = item.isDeletion() && (item.exptime() == 0 || item.exptime() > now.seconds);
     const ItemMeta meta{.cas = item.cas(),
                         .seqno = item.seqno(),
                         .revSeqno = item.revSeqno(),
