@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     "--experiment",
     metavar="EXPERIMENT",
     shell_complete=complete.experiments,
-    help="Experiment whose variants A and B are (default: the latest).",
+    help="Experiment with the variants A and B (default: the latest).",
 )
 @click.option(
     "--variant",

@@ -67,7 +67,8 @@ def command(
 
     if len(names) not in (2, 3):
         raise UsageError(
-            f"expected two variants, got {len(names)} names", "perfrunner explain [RUN] A B"
+            f"expected the names of two variants, A and B; got {', '.join(names) or 'none'}",
+            "perfrunner explain [RUN] A B",
         )
     *run, a, b = names
     with options.open_results(out_dir) as store:

@@ -197,6 +197,6 @@ variants_option = click.option(
     "--variants",
     metavar="NAME,...",
     multiple=True,
-    help="Run only the baseline and these variants (default: all).",
+    help="Use only the baseline and these variants (default: all).",
     shell_complete=complete.variants,
 )

@@ -275,7 +275,7 @@ def with_profile(root: Node, name: str | None, problems: Problems) -> Node:
     overlay = known.get(name)
     if overlay is None:
         mark = root.mark if profiles is None else profiles.mark
-        text = f"expected no profile, because the spec has none; got {name}"
+        text = f"the spec has no `profiles`; omit --profile {name}, or add a profile of that name"
         problems.add(
             mark, "", expected_name("a profile of the spec", name, known) if known else text
         )

@@ -189,7 +189,7 @@ def test_trials_of_one_group_are_paired(profiled):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["only"], "expected two variants, got 1 names"),
+        (["only"], "expected the names of two variants, A and B; got only"),
         ([GLIBC, "jemaloc-5.1.0"], "has no variant 'jemaloc-5.1.0' (did you mean jemalloc-5.1.0?)"),
         ([GLIBC, GLIBC], "expected two different variants"),
         ([GLIBC, JEMALLOC], "demo-20261120 has no CPU profiles of its blocks"),

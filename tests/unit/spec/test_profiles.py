@@ -64,7 +64,7 @@ def test_an_error_in_a_profile_is_told_at_its_line(specs):
     ("text", "profile", "message"),
     [
         (PROFILES, "larg", "expected a profile of the spec: large, bad; got larg (did you mean large?)"),
-        ("", "large", "expected no profile, because the spec has none; got large"),
+        ("", "large", "spec.yaml:1: the spec has no `profiles`; omit --profile large"),
         ("profiles: 5\n", None, "profiles: expected a mapping, got 5"),
         ("profiles: {a: 5}\n", None, "profiles.a: expected a mapping, got 5"),
         ("profiles: {a: {name: b}}\n", "a", "expected no name in a profile"),

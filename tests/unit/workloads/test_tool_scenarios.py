@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import pytest
 
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.tool import stat_groups
 from perfrunner.measure.microbench import Conducted, parse_conducted
-from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
+from perfrunner.spec.base import PositiveCount
+from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec, ToolWorkload
 from perfrunner.workloads import latency, microbench
-from perfrunner.workloads.bench import Slicing
+from perfrunner.workloads.bench import Group, Measured, ServerBench, Slicing, ToolGroup
+
+HOW_TO = (Path(__file__).parents[3] / "docs/how-to/add-a-workload.md").read_text()
 
 
 class RecordingToolBench:
@@ -303,3 +309,31 @@ def test_a_programs_context_reads_like_the_engines_stat_groups() -> None:
         "config": {"build.ht_stats": "core"},
         "allocator": {"name": "system", "opt.narenas": "8"},
     }
+
+
+def test_the_example_of_the_how_to_runs_a_program_and_reports_its_figure() -> None:
+    names: dict[str, Any] = {
+        "json": json,
+        "ClassVar": ClassVar,
+        "Literal": Literal,
+        "Measured": Measured,
+        "PositiveCount": PositiveCount,
+        "ToolGroup": ToolGroup,
+        "ToolWorkload": ToolWorkload,
+    }
+    for block in re.findall(r"(?ms)^ *```python\n(.*?)^ *```", HOW_TO):
+        exec(compile(textwrap.dedent(block), "how-to", "exec", dont_inherit=True), names)
+    spec = names["ReplaySpec"].model_validate({"type": "replay", "items": 7})
+    variant = RecordingToolBench({"settings": {"build.pager": "scan"}, "p50_us": 1.5})
+    (measured,) = names["run"](RecordingTools(variant), spec)
+    assert measured.metrics == {"Replay/p50_us": 1.5}
+    assert variant.log == ["phase measure", "tool replay replay", "check"]
+    assert variant.arguments == ["--items=7"]
+    assert spec.why_alone
+
+
+@pytest.mark.parametrize(
+    "verb", re.findall(r"`(\w+)`", " ".join(re.findall(r"(?m)^\| (`.*?) \|", HOW_TO)))
+)
+def test_a_verb_of_the_how_to_exists(verb: str) -> None:
+    assert hasattr(ServerBench, verb) or hasattr(Group, verb)
