@@ -1,4 +1,7 @@
-"""Compute summaries, paired effects and the Welch effect.
+"""Compute the mean of a metric, the change against the baseline, and the interval of either, over blocks.
+
+`summarise_all` is the mean of a variant, `paired_effects` the change within an experiment, `unpaired_effect` the change
+between two experiments (Welch).
 
 The interval is Student's t over trials, not a bootstrap: with ten trials a bootstrap interval labelled 95 %
 covers 81 to 91 %. Ratios are computed as logarithms, so that swapping the two variants inverts the ratio and

@@ -7,7 +7,8 @@ held_hosts.py the locks of the hosts: wait for a lost connection, repeat what it
 recorder.py   store the trials, estimate the time left, report progress
 stopping.py   end a run early: enough precision, or repeated failures
 post_run.py   sampling check and CPU profiles, after the last block
-plan/         the order of the blocks, and the schedule of what to run next
+plan.py       the order of the blocks
+schedule.py   what to run next: the plan minus the stored trials
 preflight/    before the first trial: hosts, their facts and health, builds, settings checks
 trial/        one case of one block: start engines, run the workload, decide whether the trial counts
 """

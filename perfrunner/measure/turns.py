@@ -1,5 +1,7 @@
 """Compute one rate per trial: from the slices of an interleaved load, or from the seconds of a load that ran alone.
 
+perfrunner/workloads/metrics.py stores the rate as `ops_per_s`; perfrunner/analysis/estimate.py computes its interval.
+
 `levels` is a robust estimate over rounds, paired within them. `steady_window` selects the steady seconds of a phase:
 the ramp is fixed in the spec and equal for all variants, because a detector of steadiness would depend on the compared
 metric. A partial last second never counts.

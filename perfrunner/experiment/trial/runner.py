@@ -1,7 +1,8 @@
 """Run one unit of trials: fresh engines on empty data, the workload's scenario, a clean stop, and the result.
 
 A unit is one trial, or the trials of a group whose engines are alive at the same time. The workload of a stand-alone
-program (a micro-benchmark) starts no engine. `TrialRunner.run` is the entry point.
+program (a micro-benchmark) starts no engine. `TrialRunner.run` is the entry point; what it measures is in `run` of the
+workload's module (perfrunner/workloads/).
 
 When `run` returns or raises, all files of a trial are in its directory on this machine and the hosts are clean.
 A crash, a failed client or a time-out makes a trial *failed* and the other trials of its group *discarded*. A rule of
