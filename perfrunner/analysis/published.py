@@ -40,7 +40,7 @@ LARGER, SMALLER = "the measured effect is larger", "the measured effect is small
 
 
 @dataclass(frozen=True)
-class Theirs:
+class Published:
     """A published value in the metric's unit, with the sample size and spread that were stated."""
 
     value: float
@@ -52,7 +52,7 @@ class Theirs:
 class PublishedLine:
     """A variant in a row of a table of published values.
 
-    `ours` is None if the run did not measure it. `effect` is the published effect against the baseline, of
+    `measured` is None if the run did not measure it. `effect` is the published effect against the baseline, of
     the metric's kind. `agreement` is None for the baseline and if there is no published effect. `size`
     compares the sizes of two effects that move the same way.
     """
@@ -62,11 +62,11 @@ class PublishedLine:
     case: Case
     metric: MetricType
     variant: str
-    theirs: Theirs
-    theirs_baseline: Theirs | None
+    published: Published
+    published_baseline: Published | None
     effect: float | None
-    ours: Row | None
-    ours_baseline: Row | None
+    measured: Row | None
+    measured_baseline: Row | None
     agreement: Agreement | None
     why: str = ""
     size: str = ""
@@ -97,32 +97,32 @@ def _lines(
     workload, bucket = table.place(row)
     case = Case(workload, bucket or NO_BUCKET)
     baseline = comparison.baseline
-    measured = (m for m in row.metric if comparison.row(case, m, baseline) is not None)
-    metric = metric_type(next(measured, row.metric[-1]))
+    names = (m for m in row.metric if comparison.row(case, m, baseline) is not None)
+    metric = metric_type(next(names, row.metric[-1]))
     base = row.values.get(baseline)
     for variant, value in row.values.items():
-        ours = comparison.row(case, metric.id, variant)
+        measured = comparison.row(case, metric.id, variant)
         effect = None if base is None or variant == baseline else _effect(metric, value, base)
-        agreement, why = (None, "") if effect is None else _judge(effect, ours)
+        agreement, why = (None, "") if effect is None else _judge(effect, measured)
         yield PublishedLine(
             table=table.title,
             label=row.label or metric.id,
             case=case,
             metric=metric,
             variant=variant,
-            theirs=_theirs(value, table),
-            theirs_baseline=None if base is None else _theirs(base, table),
+            published=_published(value, table),
+            published_baseline=None if base is None else _published(base, table),
             effect=effect,
-            ours=ours,
-            ours_baseline=comparison.row(case, metric.id, baseline),
+            measured=measured,
+            measured_baseline=comparison.row(case, metric.id, baseline),
             agreement=agreement,
             why=why,
-            size=_size(effect, ours) if agreement == "agrees" else "",
+            size=_size(effect, measured) if agreement == "agrees" else "",
         )
 
 
-def _theirs(value: PublishedValue, table: PublishedTable) -> Theirs:
-    return Theirs(value.value, value.n or table.n, value.spread or table.spread)
+def _published(value: PublishedValue, table: PublishedTable) -> Published:
+    return Published(value.value, value.n or table.n, value.spread or table.spread)
 
 
 def _effect(metric: MetricType, value: PublishedValue, base: PublishedValue) -> float | None:
@@ -131,17 +131,17 @@ def _effect(metric: MetricType, value: PublishedValue, base: PublishedValue) -> 
     return value.value / base.value if base.value > 0 and value.value > 0 else None
 
 
-def _judge(theirs: float, ours: Row | None) -> tuple[Agreement, str]:
-    if ours is None:
+def _judge(published: float, measured: Row | None) -> tuple[Agreement, str]:
+    if measured is None:
         return "cannot tell", "not measured in this run"
-    effect = ours.effect
-    if effect is None or effect.ci95 is None or ours.verdict == "not comparable":
-        return "cannot tell", ours.reason or "the measured effect has no interval"
+    effect = measured.effect
+    if effect is None or effect.ci95 is None or measured.verdict == "not comparable":
+        return "cannot tell", measured.reason or "the measured effect has no interval"
     if effect.n < MIN_BLOCKS:
         return "cannot tell", f"{effect.n} blocks are too few for a verdict"
     zone = _zone(effect)
     within = zone[0] <= effect.ci95[0] and effect.ci95[1] <= zone[1]
-    if _still(theirs, effect):
+    if _still(published, effect):
         if within:
             return "agrees", "both stay within the margin"
         outside = effect.ci95[0] > zone[1] or effect.ci95[1] < zone[0]
@@ -156,32 +156,32 @@ def _judge(theirs: float, ours: Row | None) -> tuple[Agreement, str]:
         )
     if within:  # a *small* verdict is certain of its direction, but is not a move
         return "disagrees", "the measured effect stays within the margin"
-    way = _way(ours, effect)
+    way = _way(measured, effect)
     if way == 0:
         low, high = effect.ci95
-        excluded = "" if low <= theirs <= high else "; it excludes the published effect"
+        excluded = "" if low <= published <= high else "; it excludes the published effect"
         return "cannot tell", f"the interval is too wide for a direction{excluded}"
-    if (theirs > effect.neutral) == (way > 0):
+    if (published > effect.neutral) == (way > 0):
         return "agrees", "the same direction"
     return "disagrees", "the other direction"
 
 
-def _way(ours: Row, effect: Effect) -> int:
+def _way(measured: Row, effect: Effect) -> int:
     """Return +1 for up, -1 for down and 0 if neither is certain.
 
     A metric without a direction has no verdict; its interval decides.
     """
     low, high = effect.ci95 or (effect.estimate, effect.estimate)
-    if ours.verdict is None and ours.metric.direction == "none":
+    if measured.verdict is None and measured.metric.direction == "none":
         moved = low > effect.neutral or high < effect.neutral
     else:
-        moved = ours.verdict in ("better", "worse")
+        moved = measured.verdict in ("better", "worse")
     return 0 if not moved else (1 if effect.estimate > effect.neutral else -1)
 
 
-def _still(theirs: float, effect: Effect) -> bool:
+def _still(published: float, effect: Effect) -> bool:
     low, high = _zone(effect)
-    return low <= theirs <= high
+    return low <= published <= high
 
 
 def _zone(effect: Effect) -> Interval:
@@ -189,27 +189,32 @@ def _zone(effect: Effect) -> Interval:
     return (1 / (1 + margin), 1 + margin) if effect.kind == "ratio" else (-margin, margin)
 
 
-def _alike(theirs: float, effect: Effect) -> bool:
+def _alike(published: float, effect: Effect) -> bool:
     """Return whether the two effects differ by at most ALIKE of the published one, on the scale of the estimate."""
-    sizes = (theirs, effect.estimate)
+    sizes = (published, effect.estimate)
     published, measured = map(math.log, sizes) if effect.kind == "ratio" else sizes
     return abs(measured - published) <= ALIKE * abs(published)
 
 
-def _size(theirs: float | None, ours: Row | None) -> str:
+def _size(published: float | None, measured: Row | None) -> str:
     """Say how the sizes of two agreeing effects compare.
 
     Empty if neither moves, because then no effect is larger.
     """
-    if theirs is None or ours is None or ours.effect is None or ours.effect.ci95 is None:
+    if (
+        published is None
+        or measured is None
+        or measured.effect is None
+        or measured.effect.ci95 is None
+    ):
         return ""
-    if _still(theirs, ours.effect):
+    if _still(published, measured.effect):
         return ""
-    low, high = ours.effect.ci95
-    if low <= theirs <= high:
+    low, high = measured.effect.ci95
+    if low <= published <= high:
         return "the published effect is inside the measured interval"
-    if _alike(theirs, ours.effect):
+    if _alike(published, measured.effect):
         return f"within {100 * ALIKE:.0f} % of the published effect"
-    falls = theirs < ours.effect.neutral
-    larger = high < theirs if falls else low > theirs
+    falls = published < measured.effect.neutral
+    larger = high < published if falls else low > published
     return LARGER if larger else SMALLER

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perfrunner.spec.published import PublishedValues
 
 
-SCHEMA = 1  # version of the JSON format
+SCHEMA = 2  # version of the JSON format
 
 
 # Labels of the facts that say for which environment a verdict holds.

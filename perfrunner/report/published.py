@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from perfrunner.analysis.published import PublishedLine, Theirs
+    from perfrunner.analysis.published import Published, PublishedLine
     from perfrunner.report.model import Report
 
 
@@ -44,10 +44,10 @@ class PublishedText:
 
     label: str
     variant: str
-    theirs: str
-    their_change: str
-    ours: str
-    our_change: str
+    published: str
+    published_change: str
+    measured: str
+    measured_change: str
     agreement: str
     why: str
 
@@ -96,11 +96,11 @@ def published_records(report: Report) -> list[dict[str, Any]]:
             "metric": line.metric.id,
             "unit": line.metric.unit,
             "variant": line.variant,
-            "theirs": {"value": line.theirs.value, "n": line.theirs.n, "spread": line.theirs.spread},
-            "theirs_effect": line.effect,
-            "ours": None if line.ours is None else line.ours.summary.mean,
-            "ours_effect": _number(line, "estimate"),
-            "ours_effect_ci95": _number(line, "ci95"),
+            "published": {"value": line.published.value, "n": line.published.n, "spread": line.published.spread},
+            "published_effect": line.effect,
+            "measured": None if line.measured is None else line.measured.summary.mean,
+            "measured_effect": _number(line, "estimate"),
+            "measured_effect_ci95": _number(line, "ci95"),
             "effect": line.metric.effect,
             "agreement": line.agreement,
             "why": line.why,
@@ -110,11 +110,11 @@ def published_records(report: Report) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def published_text(theirs: Theirs, line: PublishedLine) -> str:
+def published_text(published: Published, line: PublishedLine) -> str:
     """Return a published value; a small one keeps the digits it was published with."""
-    if abs(theirs.value) < 1000:
-        return f"{theirs.value:g} {line.metric.unit.replace('us', 'µs')}"
-    return value_text(theirs.value, line)
+    if abs(published.value) < 1000:
+        return f"{published.value:g} {line.metric.unit.replace('us', 'µs')}"
+    return value_text(published.value, line)
 
 
 def value_text(value: float, line: PublishedLine) -> str:
@@ -124,7 +124,7 @@ def value_text(value: float, line: PublishedLine) -> str:
     return scale_of(line.metric, value).text(value)
 
 
-def their_change(line: PublishedLine) -> str:
+def published_change(line: PublishedLine) -> str:
     """Return the effect of the published values."""
     if line.effect is None:
         return ""
@@ -134,9 +134,9 @@ def their_change(line: PublishedLine) -> str:
     return factor_text(line.effect)
 
 
-def our_change(line: PublishedLine) -> str:
+def measured_change(line: PublishedLine) -> str:
     """Return the measured effect with its interval."""
-    return "" if line.ours is None else change_of(line.ours)
+    return "" if line.measured is None else change_of(line.measured)
 
 
 def factor_text(ratio: float) -> str:
@@ -154,20 +154,20 @@ def significant_signed(value: float) -> str:
 
 def _text(line: PublishedLine, baseline: str) -> PublishedText:
     word = f"{MARKS[line.agreement]} {line.agreement}" if line.agreement else ""
-    theirs, ours = published_text(line.theirs, line), "not measured"
-    if line.variant != baseline and line.theirs_baseline is not None:
-        theirs = f"{published_text(line.theirs_baseline, line)} {ARROW} {theirs}"
-    if line.ours is not None:
-        ours = value_text(line.ours.summary.mean, line)
-        if line.variant != baseline and line.ours_baseline is not None:
-            ours = f"{value_text(line.ours_baseline.summary.mean, line)} {ARROW} {ours}"
+    published, measured = published_text(line.published, line), "not measured"
+    if line.variant != baseline and line.published_baseline is not None:
+        published = f"{published_text(line.published_baseline, line)} {ARROW} {published}"
+    if line.measured is not None:
+        measured = value_text(line.measured.summary.mean, line)
+        if line.variant != baseline and line.measured_baseline is not None:
+            measured = f"{value_text(line.measured_baseline.summary.mean, line)} {ARROW} {measured}"
     return PublishedText(
         label=line.label,
         variant=line.variant,
-        theirs=theirs,
-        their_change=their_change(line),
-        ours=ours,
-        our_change=our_change(line),
+        published=published,
+        published_change=published_change(line),
+        measured=measured,
+        measured_change=measured_change(line),
         agreement=word,
         why=line.size or line.why,
     )
@@ -179,9 +179,9 @@ def _stated(n: int | None, spread: str, note: str) -> str:
 
 
 def _number(line: PublishedLine, name: str) -> Any:
-    if line.ours is None or line.ours.effect is None:
+    if line.measured is None or line.measured.effect is None:
         return None
-    value = getattr(line.ours.effect, name)
+    value = getattr(line.measured.effect, name)
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -196,7 +196,11 @@ def _baseline(report: Report) -> str:
 def lines_of(report: Report) -> Iterable[PublishedLine]:
     """Yield the lines that have both effects, which a chart can show."""
     for line in report.published_lines:
-        if line.effect is not None and line.ours is not None and line.ours.effect is not None:
+        if (
+            line.effect is not None
+            and line.measured is not None
+            and line.measured.effect is not None
+        ):
             yield line
 
 
@@ -229,8 +233,8 @@ def published_tables(report: Report) -> Iterable[str]:
         yield "|:--|:--|--:|--:|--:|--:|:--|"
         for line in lines:
             word = ": ".join(text for text in (line.agreement, line.why) if text)
-            entries = (plain(line.label), plain(line.variant), line.theirs, line.ours,
-                     line.their_change, line.our_change, word)  # fmt: skip
+            entries = (plain(line.label), plain(line.variant), line.published, line.measured,
+                     line.published_change, line.measured_change, word)  # fmt: skip
             yield "| " + " | ".join(entries) + " |"
         yield ""
 
@@ -286,23 +290,23 @@ def _columns(label: str, entries: list[str], column: int) -> str:
     return f"{label:<{LABEL}}{''.join(f'{entry:>{column}}' for entry in entries)}".rstrip()
 
 
-def _ours(line: PublishedLine) -> str:
-    return "-" if line.ours is None else value_text(line.ours.summary.mean, line)
+def _measured(line: PublishedLine) -> str:
+    return "-" if line.measured is None else value_text(line.measured.summary.mean, line)
 
 
 def _change(line: PublishedLine) -> str:
-    return our_change(line).partition(" [")[0]
+    return measured_change(line).partition(" [")[0]
 
 
 def _interval(line: PublishedLine) -> str:
-    _, bracket, rest = our_change(line).partition(" [")
+    _, bracket, rest = measured_change(line).partition(" [")
     return f"[{rest}".replace(", ", ",") if bracket else ""
 
 
 _KINDS: tuple[tuple[str, Callable[[PublishedLine], str]], ...] = (
-    ("  published", lambda line: published_text(line.theirs, line)),
-    ("    change", their_change),
-    ("  measured", _ours),
+    ("  published", lambda line: published_text(line.published, line)),
+    ("    change", published_change),
+    ("  measured", _measured),
     ("    change", _change),
     ("    95 %", _interval),
     ("", lambda line: line.agreement or ""),
@@ -335,8 +339,8 @@ def terminal_section(report: Report, label: int) -> Iterable[RenderableType]:
             table.add_row(
                 Text(folded(line.label, label)),
                 Text(line.variant),
-                Text(f"{line.theirs}\n{line.their_change}".rstrip()),
-                Text(f"{line.ours}\n{line.our_change}".rstrip()),
+                Text(f"{line.published}\n{line.published_change}".rstrip()),
+                Text(f"{line.measured}\n{line.measured_change}".rstrip()),
                 word,
             )
         yield Text()

@@ -38,11 +38,11 @@ from perfrunner.report.numbers import (
 from perfrunner.report.published import (
     MARKS,
     counts_text,
-    our_change,
+    measured_change,
     plain,
+    published_change,
     published_tables,
     published_text,
-    their_change,
 )
 from tools.writeups.pages import IMAGES, REGION, SPEC_LINE, lines_of, merged, read_page
 
@@ -85,7 +85,7 @@ def _region(page: Page | None, path: Path, what: str, words: list[str]) -> Itera
     if page is None:
         raise UsageError(f"{path} names no spec", "add <!-- spec: PATH --> to its first lines")
     if what == "published" and not page.experiments:
-        return theirs_alone(page)
+        return published_alone(page)
     if what == "run" and not page.experiments:
         return [f"No run is kept yet: `scripts/publish {path.stem}` measures one."]
     if not page.experiments:
@@ -248,7 +248,7 @@ def _case(row: Row, rows: list[Row]) -> str:
     return f"{text} · {change(row.effect, row.metric, scale)} {verdict_text(row)}".rstrip()
 
 
-def theirs_alone(page: Page) -> Iterable[str]:
+def published_alone(page: Page) -> Iterable[str]:
     """Yield the published tables without measured values, for a page without kept results."""
     lines = lines_of(page)
     for title in dict.fromkeys(line.table for line in lines):
@@ -259,7 +259,7 @@ def theirs_alone(page: Page) -> Iterable[str]:
         for label in dict.fromkeys(line.label for line in mine):
             by_variant = {line.variant: line for line in mine if line.label == label}
             cases = [
-                " ".join(filter(None, (published_text(line.theirs, line), _parenthesis(line))))
+                " ".join(filter(None, (published_text(line.published, line), _parenthesis(line))))
                 if (line := by_variant.get(v)) else ""
                 for v in variants
             ]  # fmt: skip
@@ -268,7 +268,7 @@ def theirs_alone(page: Page) -> Iterable[str]:
 
 
 def _parenthesis(line: PublishedLine) -> str:
-    text = their_change(line)
+    text = published_change(line)
     return f"({text})" if text else ""
 
 
@@ -303,12 +303,12 @@ def overview(pages: Sequence[Page]) -> Iterable[str]:
         yield f"| {name} | all {len(compared)} published changes | | | {counts} | {plain(published.why)} |"
         for line in lines:
             what = plain(f"{line.table}: {line.label}, {line.variant}")
-            ours = our_change(line) if kept else "on its page, not kept as data"
-            yield f"|  | {what} | {their_change(line)} | {ours} | {_word(line) if kept else ''} |  |"
+            measured = measured_change(line) if kept else "on its page, not kept as data"
+            yield f"|  | {what} | {published_change(line)} | {measured} | {_word(line) if kept else ''} |  |"
 
 
 def _is_shown(line: PublishedLine, headline: bool) -> bool:
-    return line.ours is not None and (headline or line.agreement == "disagrees")
+    return line.measured is not None and (headline or line.agreement == "disagrees")
 
 
 def _counts(lines: Sequence[PublishedLine]) -> str:
@@ -322,7 +322,7 @@ def _counts(lines: Sequence[PublishedLine]) -> str:
         f"{agree} agree{f' ({sizes} in size)' if agree else ''}, {words.count('disagrees')} disagree,"
         f" {words.count('cannot tell')} cannot be judged"
     )
-    missing = sum(line.ours is None for line in lines)
+    missing = sum(line.measured is None for line in lines)
     return f"{text} ({missing} not measured)" if missing else text
 
 

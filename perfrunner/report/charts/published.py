@@ -49,20 +49,20 @@ def _panel(axes: Axes, unit: str, lines: list[PublishedLine]) -> None:
     neutral = 0.0 if unit else 1.0
     for place, line in enumerate(lines):
         y = len(lines) - 1 - place
-        row = line.ours
+        row = line.measured
         assert row is not None
         assert row.effect is not None
-        theirs_at = line.effect
-        assert theirs_at is not None
+        published_at = line.effect
+        assert published_at is not None
         colour = COLOURS.get(line.agreement or "", INK)
         low, high = row.effect.ci95 or (row.effect.estimate, row.effect.estimate)
         axes.plot([low, high], [y, y], color=colour, linewidth=2.0, zorder=3)
         axes.plot([row.effect.estimate], [y], "s", markersize=4.5, color=colour, zorder=4,
                   label="measured, with its 95 % interval" if place == 0 else None)  # fmt: skip
-        axes.plot([theirs_at], [y], "D", markersize=5.5, markerfacecolor="none", markeredgecolor=INK,
+        axes.plot([published_at], [y], "D", markersize=5.5, markerfacecolor="none", markeredgecolor=INK,
                   zorder=5, label="published" if place == 0 else None)  # fmt: skip
-        theirs = f"{significant_signed(theirs_at)}" if unit else factor_text(theirs_at)
-        axes.annotate(f"published {theirs}  {MARKS.get(line.agreement or '', '')} {line.agreement}",
+        published = f"{significant_signed(published_at)}" if unit else factor_text(published_at)
+        axes.annotate(f"published {published}  {MARKS.get(line.agreement or '', '')} {line.agreement}",
                       (1.01, y), xycoords=("axes fraction", "data"), va="center", fontsize=7.2,
                       color=colour, annotation_clip=False)  # fmt: skip
     axes.axvline(neutral, color=FAINT, linewidth=1.0, zorder=1)
@@ -86,7 +86,7 @@ def _far(lines: list[PublishedLine]) -> bool:
     values = [
         v
         for line in lines
-        if line.ours and line.ours.effect
-        for v in (line.effect or 1.0, line.ours.effect.estimate)
+        if line.measured and line.measured.effect
+        for v in (line.effect or 1.0, line.measured.effect.estimate)
     ]
     return any(v > LARGE_RATIO or v < 1 / LARGE_RATIO for v in values)

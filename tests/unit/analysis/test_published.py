@@ -1,4 +1,4 @@
-"""Ours beside theirs: direction, interval, and when nothing can be told."""
+"""Ours beside published: direction, interval, and when nothing can be told."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ def effect(kind, estimate, low, high, margin, n=10):
     return Effect(kind, "base", n, estimate, (low, high), 0.01, 3.0, 0.1, 0.01, margin)
 
 
-def compared(metric_id, theirs, ours, verdict, n=10):
-    """The line of variant `new`, with theirs as (base, new) and ours as (estimate, low, high)."""
+def compared(metric_id, published, measured, verdict, n=10):
+    """The line of variant `new`, with published as (base, new) and measured as (estimate, low, high)."""
     metric = metric_type(metric_id)
     margin = 0.01 if metric.effect == "ratio" else 1.0
     rows = [row(metric_id, "base", 100.0)]
-    if ours is not None:
-        rows.append(row(metric_id, "new", 100.0, effect(metric.effect, *ours, margin, n), verdict))
+    if measured is not None:
+        rows.append(
+            row(metric_id, "new", 100.0, effect(metric.effect, *measured, margin, n), verdict)
+        )
     comparison = Comparison("base", ("base", "new"), (CASE,), tuple(rows), (), 10, 1)
-    values = dict(zip(("base", "new"), theirs, strict=True))
+    values = dict(zip(("base", "new"), published, strict=True))
     published = PublishedValues.model_validate({
         "source": "x",
         "tables": [{"title": "t", "workload": "pf", "bucket": "persistent",
@@ -45,7 +47,7 @@ def compared(metric_id, theirs, ours, verdict, n=10):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "verdict", "agreement"),
+    ("published", "measured", "verdict", "agreement"),
     [
         ((100, 120), (1.2, 1.1, 1.3), "better", "agrees"),
         ((100, 120), (1.02, 1.011, 1.03), "better", "agrees"),
@@ -67,8 +69,8 @@ def compared(metric_id, theirs, ours, verdict, n=10):
         ((100, 120), None, None, "cannot tell"),
     ],
 )
-def test_direction_and_interval_decide(theirs, ours, verdict, agreement):
-    assert compared("ops_per_s", theirs, ours, verdict).agreement == agreement
+def test_direction_and_interval_decide(published, measured, verdict, agreement):
+    assert compared("ops_per_s", published, measured, verdict).agreement == agreement
 
 
 def test_theirs_of_a_percentage_is_a_difference():
@@ -79,7 +81,7 @@ def test_theirs_of_a_percentage_is_a_difference():
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "verdict", "size"),
+    ("published", "measured", "verdict", "size"),
     [
         ((100, 120), (1.4, 1.3, 1.5), "better", "the measured effect is larger"),
         ((100, 120), (1.05, 1.02, 1.08), "better", "the measured effect is smaller"),
@@ -87,15 +89,15 @@ def test_theirs_of_a_percentage_is_a_difference():
         ((100, 50), (0.9, 0.8, 0.95), "worse", "the measured effect is smaller"),
     ],
 )
-def test_of_two_that_agree_the_sizes_are_compared(theirs, ours, verdict, size):
-    assert compared("ops_per_s", theirs, ours, verdict).size == size
+def test_of_two_that_agree_the_sizes_are_compared(published, measured, verdict, size):
+    assert compared("ops_per_s", published, measured, verdict).size == size
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "verdict", "likeness"),
+    ("published", "measured", "verdict", "likeness"),
     [
         ((100, 120), (1.21, 1.15, 1.27), "better", "same size"),
-        ((100, 120), (1.17, 1.16, 1.18), "better", "same size"),  # within a quarter of theirs
+        ((100, 120), (1.17, 1.16, 1.18), "better", "same size"),  # within a quarter of published
         ((100, 120), (1.4, 1.3, 1.5), "better", "same direction"),
         ((200, 1), (1 / 48_800, 1 / 50_000, 1 / 47_000), "worse", "same direction"),
         ((100, 100.5), (1.002, 0.999, 1.004), "same", "same size"),
@@ -103,13 +105,13 @@ def test_of_two_that_agree_the_sizes_are_compared(theirs, ours, verdict, size):
         ((100, 120), (1.2, 0.9, 1.5), "unsure", "cannot tell"),
     ],
 )
-def test_sizes_and_directions_are_counted_separately(theirs, ours, verdict, likeness):
-    assert compared("ops_per_s", theirs, ours, verdict).likeness == likeness
+def test_sizes_and_directions_are_counted_separately(published, measured, verdict, likeness):
+    assert compared("ops_per_s", published, measured, verdict).likeness == likeness
 
 
-@pytest.mark.parametrize("ours", [(0.997, 0.994, 0.999), (1.002, 0.999, 1.004)])
-def test_two_that_stay_within_the_margin_have_no_size(ours):
-    line = compared("ops_per_s", (100, 100.5), ours, "same")
+@pytest.mark.parametrize("measured", [(0.997, 0.994, 0.999), (1.002, 0.999, 1.004)])
+def test_two_that_stay_within_the_margin_have_no_size(measured):
+    line = compared("ops_per_s", (100, 100.5), measured, "same")
     assert (line.agreement, line.why, line.size) == ("agrees", "both stay within the margin", "")
 
 
@@ -134,4 +136,4 @@ def test_of_several_metrics_the_first_measured_one_is_ours():
     })  # fmt: skip
     (line,) = published_lines(published, Comparison("base", ("base",), (CASE,), rows, (), 10, 1))
     assert line.metric.id == names[1]
-    assert line.ours is rows[0]
+    assert line.measured is rows[0]

@@ -12,7 +12,7 @@ from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.files import read_raw
 from perfrunner.report.page import html_text
-from perfrunner.report.published import our_change
+from perfrunner.report.published import measured_change
 from perfrunner.results.raw import RawSeries
 from perfrunner.spec.published import PublishedValues
 
@@ -92,9 +92,11 @@ def test_json_has_plain_numbers(compared):
         entry for entry in json.loads(render(compared, "json"))["published"]
         if entry["variant"] == THP and entry["metric"] == "fragmentation_rss"
     ]  # fmt: skip
-    assert line["theirs"] == {"value": 35, "n": None, "spread": ""}
-    assert line["theirs_effect"] == -4
-    assert line["ours_effect_ci95"][0] < line["ours_effect"] < line["ours_effect_ci95"][1]
+    assert line["published"] == {"value": 35, "n": None, "spread": ""}
+    assert line["published_effect"] == -4
+    assert (
+        line["measured_effect_ci95"][0] < line["measured_effect"] < line["measured_effect_ci95"][1]
+    )
     assert line["agreement"] == "disagrees"
 
 
@@ -111,9 +113,9 @@ def test_no_number_of_a_commit_message_is_cut(compared):
     """An interval that lost its last digits is another interval."""
     whole = render(compared, "commit", every=True)
     for line in compared.published_lines:
-        if line.ours is None or line.ours.effect is None:
+        if line.measured is None or line.measured.effect is None:
             continue
-        _, _, interval = our_change(line).partition(" [")
+        _, _, interval = measured_change(line).partition(" [")
         assert f"[{interval}".replace(", ", ",").replace("\N{MINUS SIGN}", "-") in whole
     assert "1,831,406 ops/s" in whole
     large = _table_of(compared, ci95=(1 / 40_300, 1 / 32_600), estimate=1 / 36_200)
@@ -123,10 +125,14 @@ def test_no_number_of_a_commit_message_is_cut(compared):
 
 def _table_of(compared, estimate, ci95):
     def changed(line):
-        if line.ours is None or line.ours.effect is None or line.ours.effect.kind != "ratio":
+        if (
+            line.measured is None
+            or line.measured.effect is None
+            or line.measured.effect.kind != "ratio"
+        ):
             return line
-        effect = replace(line.ours.effect, estimate=estimate, ci95=ci95)
-        return replace(line, ours=replace(line.ours, effect=effect))
+        effect = replace(line.measured.effect, estimate=estimate, ci95=ci95)
+        return replace(line, measured=replace(line.measured, effect=effect))
 
     changed_lines = tuple(map(changed, compared.published_lines))
     return render(replace(compared, published_lines=changed_lines), "commit", every=True)
