@@ -88,7 +88,7 @@ TYPED_TEST(ConsumerTest, ACopyKnowsThePurgeSeqnoOfItsSource) {
 TYPED_TEST(ConsumerTest, ADeletionWithoutATimeOrOfTheFutureCountsFromNow) {
     auto& consumer = this->consumer_;
     consumer.addStream(kVb, kOpaque);
-    consumer.receive(marker(kVb, 1, 3), this->now_);
+    consumer.receive(marker(kVb, 1, 4), this->now_);
     consumer.receive(document(kVb, 1, "a", ItemOp::Deletion), this->now_);
     auto timed = document(kVb, 2, "b", ItemOp::Deletion);
     ItemMeta meta{.cas = Cas{5}, .seqno = Seqno{2}, .revSeqno = 3, .exptime = 1'600'000'000};
@@ -99,12 +99,18 @@ TYPED_TEST(ConsumerTest, ADeletionWithoutATimeOrOfTheFutureCountsFromNow) {
     meta.exptime = this->now_.seconds + 3600;
     early.item = Item::create(kVb, ItemOp::Deletion, "c", meta, {});
     consumer.receive(std::move(early), this->now_);
+    auto close = document(kVb, 4, "d", ItemOp::Deletion);
+    meta.seqno = Seqno{4};
+    meta.exptime = this->now_.seconds + 1;
+    close.item = Item::create(kVb, ItemOp::Deletion, "d", meta, {});
+    consumer.receive(std::move(close), this->now_);
     VBucket& vbucket = this->bucket_->vbucket(kVb);
     // Otherwise it would be purged at once, and every client of this copy would start over.
     EXPECT_EQ(this->bucket_->purgeTombstones(this->now_), 1U);
     vbucket.setState(VbState::Active);
     EXPECT_EQ(vbucket.getMeta("a", this->now_).exptime, this->now_.seconds);
     EXPECT_EQ(vbucket.getMeta("c", this->now_).exptime, this->now_.seconds);
+    EXPECT_EQ(vbucket.getMeta("d", this->now_).exptime, this->now_.seconds + 1) << "as its source";
     EXPECT_EQ(vbucket.getMeta("b", this->now_).status, OpStatus::KeyNotFound) << "purged";
 }
 

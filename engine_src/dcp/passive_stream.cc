@@ -3,6 +3,13 @@
 #include <utility>
 
 namespace kv::dcp {
+namespace {
+
+/// Seconds by which the clocks of two hosts may differ. Within it all copies have the time of the
+/// source.
+constexpr uint32_t kClockDifference = 60;
+
+}  // namespace
 
 Applied PassiveStream::receive(Message message, bool hold, const OpTime& now,
                                size_t& appliedBytes) {
@@ -70,8 +77,9 @@ Applied PassiveStream::apply(const Message& message, const OpTime& now) {
         return Applied::Refused;
     }
     // A source need not send the time of a deletion, and a tombstone without a time would be purged
-    // at once. One from the future, of a source whose clock is ahead, would be kept until then.
-    const bool untimed = item.isDeletion() && (item.exptime() == 0 || item.exptime() > now.seconds);
+    // at once. One from the future, of a source whose clock is far ahead, would be kept until then.
+    const bool untimed = item.isDeletion() &&
+                         (item.exptime() == 0 || item.exptime() > now.seconds + kClockDifference);
     const ItemMeta meta{.cas = item.cas(),
                         .seqno = item.seqno(),
                         .revSeqno = item.revSeqno(),
