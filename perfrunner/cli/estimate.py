@@ -63,7 +63,7 @@ class Estimate:
 def estimate(spec: Spec, spec_path: Path | None, given: RunOptions) -> Estimate:
     """Estimate a run from the results directory and the build cache, without creating them."""
     measured = _measured(spec, given.out_dir)
-    guessed = {case: spec.workloads[case.workload].expected_seconds for case in spec.cases}
+    guessed = {case: spec.expected_seconds(case.workload) for case in spec.cases}
     try:
         source = find_engine_source(given.engine_src, spec_path)
     except UsageError:  # a run reports this error itself

@@ -156,7 +156,7 @@ class Recorder:
     def __post_init__(self) -> None:
         self.eta = EtaEstimator(
             {
-                case: self.context.spec.workloads[case.workload].expected_seconds
+                case: self.context.spec.expected_seconds(case.workload)
                 for case in self.context.spec.cases
             }
         )

@@ -358,6 +358,13 @@ class Spec(Piece):
         """Return the schedule of a workload: its own, or else that of the spec."""
         return self.workloads[workload].schedule or self.schedule
 
+    def expected_seconds(self, workload: str) -> float:
+        """Return the estimated duration of a trial. The durations of finished trials replace it during a run."""
+        load = self.workloads[workload]
+        if load.why_alone or self.schedule_of(workload) == "sequential":
+            return load.expected_seconds
+        return load.expected_seconds - load.shared_seconds * (1 - 1 / len(self.variants))
+
     def params_of(self, variant: str) -> dict[str, str]:
         """Return the engine parameters of a variant: those of the spec, overridden by its own."""
         return {**self.engine.params, **self.variants[variant].params}

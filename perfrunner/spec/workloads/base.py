@@ -60,6 +60,11 @@ class AnyWorkload(Piece):
         return 1.0
 
     @property
+    def shared_seconds(self) -> float:
+        """The part of `expected_seconds` that interleaved variants spend at the same time: they wait."""
+        return 0.0
+
+    @property
     def why_alone(self) -> str:
         """Why its variants always run sequentially; empty if they can be interleaved."""
         return self.ALONE
@@ -94,6 +99,10 @@ class ServerWorkload(AnyWorkload):
     @property
     def least_seconds(self) -> float:
         return 1.0 + self.settle
+
+    @property
+    def shared_seconds(self) -> float:
+        return self.settle
 
     def may_give(self, metric: str) -> bool:
         return metric in METRICS and metric not in (*OF_CONTENTS, *OF_STEPS, *OF_CHURN)

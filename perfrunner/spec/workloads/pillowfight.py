@@ -156,8 +156,11 @@ class PillowfightSpec(ServerWorkload):
 
     @property
     def least_seconds(self) -> float:
-        wait = 0.0 if self.churn is None else self.churn.wait
-        return super().least_seconds + self.duration + wait
+        return 1.0 + self.shared_seconds + self.duration
+
+    @property
+    def shared_seconds(self) -> float:
+        return self.settle + (0.0 if self.churn is None else self.churn.wait)
 
     def may_give(self, metric: str) -> bool:
         if metric == "instructions_per_op":
@@ -175,9 +178,7 @@ class PillowfightSpec(ServerWorkload):
     def expected_seconds(self) -> float:
         """The estimated duration of a trial, for the plan; measured durations replace it during a run."""
         stored = self.items
-        wait = 0.0
         if self.churn is not None:
             runs = 2 + (1 if len(set(self.key_size)) == 1 else 2) * len(self.churn.steps)
             stored += round(runs * self.items * self.churn.delete / 100)
-            wait = self.churn.wait
-        return 2.0 + stored / 200_000 + wait + self.duration + self.settle
+        return 2.0 + stored / 200_000 + self.duration + self.shared_seconds

@@ -248,6 +248,18 @@ def test_a_churn_changes_what_a_load_can_measure(specs):
     assert "workloads.pf.churn.delete: expected more than 0" in problem
 
 
+def test_interleaved_variants_wait_at_the_same_time(specs):
+    churn = "churn: {delete: 80, value_size: 96, wait: 30s}"
+    interleaved, sequential = (
+        specs.changed("items: 10k", f"items: 10k, schedule: {how}, {churn}")
+        for how in ("interleaved", "sequential")
+    )
+    together, alone = interleaved.expected_seconds("pf"), sequential.expected_seconds("pf")
+    waits = 30 + interleaved.workloads["pf"].settle
+    variants = len(interleaved.variants)
+    assert alone * variants - together * variants == pytest.approx(waits * (variants - 1))
+
+
 def test_a_churn_may_step_through_sizes_and_lengths_of_keys(specs):
     plain = specs.spec().workloads["pf"]
     churn = "churn: {delete: 80, value_size: 96, steps: [112, 128, [1k, 2k]]}"
