@@ -37,8 +37,10 @@ _KEY_FIELDS = {
 }  # fmt: skip
 _AGENT_TIMEOUT_S = 60.0  # a hardware key may wait for a touch
 _NO_ANSWER = "Authentication timeout"  # Paramiko's
-_PKCS8 = b"-----BEGIN PRIVATE KEY-----"
 _OPENSSH_PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----"
+_OPENSSH_BEGIN, _OPENSSH_END = (
+    f"{_OPENSSH_PRIVATE}\n".encode(), b"\n-----END OPENSSH PRIVATE KEY-----\n",
+)  # fmt: skip
 
 
 class NoIdentity(paramiko.AuthenticationException):
@@ -51,6 +53,10 @@ class LockedIdentity(paramiko.AuthenticationException):
 
 class UnsafeIdentity(paramiko.AuthenticationException):
     """No key was accepted, and one was not offered because others can read its file."""
+
+
+class UnreadableIdentity(paramiko.AuthenticationException):
+    """The only keys to offer are in files whose format is damaged, or not known here."""
 
 
 class SlowLogin(paramiko.SSHException):
@@ -81,6 +87,7 @@ class OpenSshLogin:
         self._identities = identities
         self._locked: list[str] = []
         self._unsafe: list[str] = []
+        self._unreadable: list[str] = []
 
     def authenticate(self, transport: paramiko.Transport) -> list[str]:
         """Log in. Raises paramiko.AuthenticationException if no key is accepted, or SlowLogin."""
@@ -110,11 +117,13 @@ class OpenSshLogin:
                     f"the server also wants {' and '.join(further)}, which needs a person"
                 )
         if self._unsafe:
-            raise UnsafeIdentity(" ".join(self._unsafe))
+            raise UnsafeIdentity(" ".join(dict.fromkeys(self._unsafe)))
         if refused:
             raise paramiko.AuthenticationException(f"offered {', '.join(refused)}")
+        if self._unreadable:
+            raise UnreadableIdentity(" ".join(dict.fromkeys(self._unreadable)))
         if self._locked:
-            raise LockedIdentity(", ".join(self._locked))
+            raise LockedIdentity(", ".join(dict.fromkeys(self._locked)))
         raise NoIdentity("no key")
 
     def _offers(self, agent: _Agent) -> Iterator[_Offer]:
@@ -167,6 +176,7 @@ class OpenSshLogin:
             self._locked.append(str(file.path))
             return None
         except (OSError, ValueError, paramiko.SSHException, UnknownKeyType):
+            self._unreadable.append(str(file.path))
             return None
         key.public_blob = (
             None  # paramiko loads the certificate with the key; it is an offer of its own
@@ -239,12 +249,17 @@ def _is_unsafe(path: Path) -> bool:
 
 
 def _loaded(path: Path) -> paramiko.PKey:
-    """Load a private key. Paramiko does not read PKCS #8 ("BEGIN PRIVATE KEY"), which is therefore rewritten."""
-    if _PKCS8 not in path.read_bytes():
+    """Load a private key of which OpenSSH can read the format.
+
+    Its own format begins at the first byte and has Unix line ends, as sshkey.c wants it. All others (PKCS #1, SEC 1,
+    PKCS #8) are read by libcrypto, which is more patient than Paramiko; they are rewritten for it.
+    """
+    content = path.read_bytes()
+    if content.startswith(_OPENSSH_BEGIN) and _OPENSSH_END in content:
         return paramiko.PKey.from_path(path)
     from cryptography.hazmat.primitives import serialization as form
 
-    key = form.load_pem_private_key(path.read_bytes(), None)
+    key = form.load_pem_private_key(content, None)
     text = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
     with tempfile.NamedTemporaryFile("wb") as file:  # readable by the user alone
         file.write(text)

@@ -149,6 +149,7 @@ class SshTransport(ShellTransport):
             LockedIdentity,
             NoIdentity,
             SlowLogin,
+            UnreadableIdentity,
             UnsafeIdentity,
         )
 
@@ -177,6 +178,13 @@ class SshTransport(ShellTransport):
             raise HostError(
                 f"{self.peer}: others can read the private key, which ssh ignores for that: {text}",
                 hint=f"chmod 600 {text}",
+            ) from error
+        if isinstance(error, UnreadableIdentity):
+            raise HostError(
+                f"{self.peer}: the private key cannot be read: {text}",
+                hint=f"ssh-keygen -y -f {text} says why. A key of OpenSSH needs Unix line ends, also the last one,"
+                r" and no byte order mark: sed -i -e '1s/^\xEF\xBB\xBF//' -e 's/\r$//' -e '$a\' "
+                f"{text}",
             ) from error
         if isinstance(error, NoIdentity):
             raise HostError(

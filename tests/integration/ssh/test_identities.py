@@ -194,6 +194,44 @@ def test_every_format_of_a_key_file(server: Sshd, tmp_path: Path, words: str, pu
     assert f"{kind.upper()}-CERT" in opens(server, tmp_path, config)
 
 
+@pytest.mark.parametrize("form", ["RFC4716", pytest.param("PEM", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(b"\n", b"\r\n", id="CRLF"),
+        pytest.param(rb"\A", b"\xef\xbb\xbf", id="BOM"),
+        pytest.param(rb"\n\Z", b"", id="no last line end"),
+        pytest.param(rb"\Z", b"\n# mine\n", id="text behind it", marks=pytest.mark.long),
+    ],
+)
+def test_key_files_that_an_editor_changed(
+    server: Sshd, tmp_path: Path, form: str, old: bytes, new: bytes
+) -> None:
+    """OpenSSH reads its own format strictly, and the others as libcrypto does."""
+    key, config = tmp_path / "key", tmp_path / "config"
+    argv = ["ssh-keygen", "-q", "-t", "rsa", "-m", form, "-N", "", "-f", key]
+    subprocess.run(argv, check=True, timeout=300)
+    certify(server, key.with_suffix(".pub"))
+    Path(f"{key}-cert.pub").rename(tmp_path / "certificate")
+    key.write_bytes(re.sub(old, new, key.read_bytes()))
+    text = f"IdentityFile {key}\nCertificateFile {tmp_path}/certificate\nIdentityAgent none\n"
+    config.write_bytes(text.replace("\n", "\r\n").encode())
+    spec = server.host_spec(tmp_path / "work", key=None, ssh_config=str(config))
+    command = destination_of(spec).command()
+    command[1:1] = ["-o", "BatchMode=yes"]
+    by_ssh = subprocess.run([*command, "true"], capture_output=True, check=False, timeout=300)
+    if by_ssh.returncode == 0:
+        with open_host(spec, "ssh") as host:
+            assert host.transport.run(["true"]).exit == 0
+    else:
+        assert b"error in libcrypto" in by_ssh.stderr
+        with pytest.raises(HostError, match=f"the private key cannot be read: {key}$") as raised:
+            open_host(spec, "ssh")
+        mend = (raised.value.hint or "").partition("mark: ")[2]
+        subprocess.run(mend, shell=True, check=True, timeout=60)
+        assert "RSA" in opens(server, tmp_path, text)
+
+
 def test_a_certificate_beside_its_key(server: Sshd, keys: Path, tmp_path: Path) -> None:
     config = f"IdentityFile {keys}/certified\nIdentityAgent none\n"
     assert "ED25519-CERT" in opens(server, tmp_path, config)
