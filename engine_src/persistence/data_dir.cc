@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -17,6 +18,7 @@ namespace {
 
 constexpr int kFormat = 1;
 constexpr int kMarkFormat = 1;
+constexpr const char* kCreating = "creating";
 
 void checkLayout(const std::filesystem::path& path, unsigned shards, unsigned vbuckets) {
     std::ifstream in(path);
@@ -31,6 +33,15 @@ void checkLayout(const std::filesystem::path& path, unsigned shards, unsigned vb
                                      path.parent_path().string(), storedShards, storedVbuckets,
                                      shards, vbuckets));
     }
+}
+
+/// Returns true if a store has no files with documents.
+bool isUnused(const std::filesystem::path& store) {
+    const std::filesystem::directory_iterator files(store);
+    return std::none_of(begin(files), end(files), [](const std::filesystem::directory_entry& file) {
+        const auto ending = file.path().extension();
+        return ending == ".sst" || (ending == ".log" && file.file_size() != 0);
+    });
 }
 
 std::string textOf(const std::vector<StoredVBucket>& stored, const std::string& identity) {
@@ -96,9 +107,37 @@ DataDir::DataDir(std::filesystem::path path, unsigned shards, unsigned vbuckets)
     const auto layout = path_ / "layout.json";
     // Without its layout, the directory of a clean stop is damaged, not new.
     new_ = !std::filesystem::exists(layout) && !std::filesystem::exists(path_ / "clean");
-    if (!new_) {
+    if (new_) {
+        begin();
+    } else {
         checkLayout(layout, shards, vbuckets);
+        std::filesystem::remove(path_ / kCreating, error);
         mark_ = readMark(path_ / "clean", isCopy_);
+    }
+}
+
+void DataDir::begin() const {
+    const auto creating = path_ / kCreating;
+    const bool interrupted = std::filesystem::exists(creating);
+    bool hasStores = false;
+    for (unsigned shard = 0; shard < shards_; ++shard) {
+        const std::filesystem::path store = shardPath(shard);
+        if (!std::filesystem::exists(store)) {
+            continue;
+        }
+        if (!interrupted || !isUnused(store)) {
+            hasStores = true;
+            continue;
+        }
+        log::warn("{} was not completed by an earlier start, and is made again", store.string());
+        std::error_code error;
+        std::filesystem::remove_all(store, error);
+        if (error) {
+            throw StoreError("cannot remove " + store.string() + ": " + error.message());
+        }
+    }
+    if (!interrupted && !hasStores) {
+        writeWhole(creating, "");
     }
 }
 
@@ -107,6 +146,8 @@ void DataDir::writeLayout() const {
                nlohmann::json({{"format", kFormat}, {"shards", shards_}, {"vbuckets", vbuckets_}})
                                .dump() +
                        "\n");
+    std::error_code ignored;  // the next start tries again
+    std::filesystem::remove(path_ / kCreating, ignored);
 }
 
 void DataDir::removeCleanMark() {

@@ -3,6 +3,7 @@
 //
 // - layout.json: {"format":1,"shards":2,"vbuckets":1024}: written once, when the stores have been
 //   made; another layout is refused, because documents would be searched in the wrong shard;
+// - creating: present until that; a start that finds it without a layout begins again;
 // - clean: present while the bucket is closed after everything was stored; it records the content;
 // - shard-0, shard-1: the stores.
 //
@@ -32,7 +33,8 @@ struct StoredVBucket {
 
 class DataDir {
   public:
-    /// Creates the directory or checks its layout, and reads the mark. Throws StoreError.
+    /// Creates the directory or checks its layout, and reads the mark. Removes the empty stores
+    /// that an interrupted first start left. Throws StoreError.
     DataDir(std::filesystem::path path, unsigned shards, unsigned vbuckets);
 
     /// True if it has no layout yet: the stores, if there are any, were never used.
@@ -54,6 +56,9 @@ class DataDir {
     [[nodiscard]] std::string shardPath(unsigned shard) const;
 
   private:
+    /// Prepares a directory without a layout.
+    void begin() const;
+
     std::filesystem::path path_;
     unsigned shards_;
     unsigned vbuckets_;

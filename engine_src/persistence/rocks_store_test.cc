@@ -324,6 +324,39 @@ TEST_F(RocksStoreTest, RandomTransactionsMatchAModel) {
     }
 }
 
+TEST(DataDirTest, BeginsAgainAfterAnInterruptedFirstStart) {
+    const TempDir dir;
+    const auto store = dir.root() / "shard-0";
+    const auto start = [&](const char* file, const char* text) {
+        const DataDir made(dir.root(), 1, 64);
+        std::filesystem::create_directory(store);
+        std::ofstream(store / file) << text;
+        return made;
+    };
+    EXPECT_TRUE(start("000004.log", "").isNew());
+    EXPECT_TRUE(DataDir(dir.root(), 1, 64).isNew());
+    EXPECT_FALSE(std::filesystem::exists(store));
+    (void)start("000004.log", "document");
+    EXPECT_TRUE(DataDir(dir.root(), 1, 64).isNew());
+    EXPECT_TRUE(std::filesystem::exists(store)) << "never removes documents";
+}
+
+TEST(DataDirTest, KeepsStoresWithoutALayout) {
+    const TempDir dir;
+    const auto store = dir.root() / "shard-0";
+    {
+        const DataDir fresh(dir.root(), 1, 64);
+        std::filesystem::create_directory(store);
+        fresh.writeLayout();
+    }
+    EXPECT_FALSE(DataDir(dir.root(), 1, 64).isNew());
+    std::filesystem::remove(dir.root() / "layout.json");
+    for (int start = 0; start < 2; ++start) {
+        EXPECT_TRUE(DataDir(dir.root(), 1, 64).isNew());
+        EXPECT_TRUE(std::filesystem::exists(store)) << "its log may have been lost";
+    }
+}
+
 TEST(DataDirTest, RemembersLayoutAndCleanStop) {
     const TempDir dir;
     const std::filesystem::path& path = dir.root();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,28 @@ def syncs_of(engine: Engine, file: Path) -> Iterator[Callable[[], int]]:
         tracer.terminate()
         tracer.wait(PATIENCE_S)
         tracer.stderr.close()
+
+
+def test_a_start_follows_a_first_start_that_was_killed(kv_engine: Path, tmp_path: Path) -> None:
+    """At any moment of it: a store that is only half made is not a damaged one."""
+    for step in range(40):
+        data, port_file = tmp_path / f"data-{step}", tmp_path / f"port-{step}"
+        command = [
+            str(kv_engine), "--port=0", f"--port-file={port_file}", f"--data-dir={data}",
+            "--bucket-type=persistent", "--quota-mb=64", "--vbuckets=4",
+        ]  # fmt: skip
+        first = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        until(data.exists)
+        time.sleep(step / 1000)
+        first.kill()
+        first.wait(PATIENCE_S)
+        port_file.unlink(missing_ok=True)
+        second = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert second.stderr is not None
+        until(lambda file=port_file, of=second: file.exists() or of.poll() is not None)  # type: ignore[misc]
+        second.terminate()
+        assert second.wait(PATIENCE_S) == 0, second.stderr.read()
+        second.stderr.close()
 
 
 @pytest.mark.parametrize(
