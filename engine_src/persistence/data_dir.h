@@ -5,7 +5,8 @@
 //   made; another layout is refused, because documents would be searched in the wrong shard;
 // - creating: present until that; a start that finds it without a layout begins again;
 // - clean: present while the bucket is closed after everything was stored; it records the content;
-// - shard-0, shard-1: the stores.
+// - shard-0, shard-1: the stores;
+// - shard-0.MANIFEST-000005: names the newest manifest that the store has used.
 //
 // Changes are on disk when the call returns: they survive the loss of power. Threads: one.
 #pragma once

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "logging/log.h"
+#include "persistence/checked_file.h"
 #include "persistence/log_scan.h"
 #include "persistence/recoverable_files.h"
 #include "persistence/rocks_status.h"
@@ -88,6 +89,46 @@ std::vector<std::filesystem::path> logsIn(const std::filesystem::path& path) {
     return logs;
 }
 
+/// Returns the name of the manifest that a store uses; nothing if the store is missing.
+std::string currentManifest(const std::filesystem::path& path) {
+    std::string manifest;
+    std::getline(std::ifstream(path / "CURRENT"), manifest);
+    return manifest;
+}
+
+/// The names of the manifests with which a store was opened, from the notes next to it: shard-0 and
+/// shard-0.MANIFEST-000016. Older notes are removed, but may come back from a copy.
+std::vector<std::string> notedManifests(const std::filesystem::path& path) {
+    const std::string prefix = path.filename().string() + ".";
+    std::vector<std::string> noted;
+    for (const auto& entry : std::filesystem::directory_iterator(path.parent_path())) {
+        if (const std::string name = entry.path().filename().string(); name.starts_with(prefix)) {
+            noted.push_back(name.substr(prefix.size()));
+        }
+    }
+    return noted;
+}
+
+/// Their numbers have at least six digits.
+bool isOlder(const std::string& manifest, const std::string& other) {
+    return std::pair(manifest.size(), manifest) < std::pair(other.size(), other);
+}
+
+std::filesystem::path noteOf(const std::filesystem::path& path, const std::string& manifest) {
+    return path.string() + "." + manifest;
+}
+
+void noteManifest(const std::filesystem::path& path) {
+    const std::string manifest = currentManifest(path);
+    writeWhole(noteOf(path, manifest), "");
+    for (const std::string& noted : notedManifests(path)) {
+        std::error_code ignored;  // older than that of this start
+        if (noted != manifest) {
+            std::filesystem::remove(noteOf(path, noted), ignored);
+        }
+    }
+}
+
 }  // namespace
 
 void RocksStore::openDatabase(const std::string& path) {
@@ -149,6 +190,7 @@ void RocksStore::openDatabase(const std::string& path) {
     }
     check(status, ("open the store in " + path).c_str());
     db_.reset(db);
+    noteManifest(path);
     keys_ = handles_[0];
     seqnos_ = handles_[1];
     states_ = handles_[2];
@@ -158,18 +200,29 @@ void RocksStore::checkFiles(const std::filesystem::path& path) {
     if (config_.mayCreate) {
         std::filesystem::create_directories(path);  // else RocksDB reports that it is missing
     }
-    std::string manifest;
-    if (!std::getline(std::ifstream(path / "CURRENT"), manifest)) {
+    const std::string manifest = currentManifest(path);
+    if (manifest.empty()) {
         if (!config_.mayCreate) {
             throw DamageError("there is no store in " + path.string() + " any more");
         }
         return;
     }
+    // The table files that an older one does not know would be removed.
+    const auto noted = config_.mayCreate ? std::vector<std::string>() : notedManifests(path);
+    const auto newest = std::max_element(noted.begin(), noted.end(), isOlder);
+    if (newest != noted.end() && isOlder(manifest, *newest)) {
+        hasGaps_ = true;
+        if (!config_.acceptLoss) {
+            throw DamageError(fmt::format("{} names {}, but the store has used {}: it is older",
+                                          (path / "CURRENT").string(), manifest, *newest));
+        }
+    }
     // RocksDB itself reports a missing one.
     if (std::filesystem::exists(path / manifest)) {
         const LogScan scan = scanLog(path / manifest);
-        hasGaps_ = scan.damaged || (config_.needsWholeLog && !scan.isWhole());
-        if (hasGaps_ && !config_.acceptLoss) {
+        const bool gaps = scan.damaged || (config_.needsWholeLog && !scan.isWhole());
+        hasGaps_ = hasGaps_ || gaps;
+        if (gaps && !config_.acceptLoss) {
             throw DamageError(fmt::format("{} is damaged: {} of its {} bytes can be read",
                                           (path / manifest).string(), scan.wholeBytes, scan.bytes));
         }

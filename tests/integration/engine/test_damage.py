@@ -290,6 +290,7 @@ def test_no_exchanged_or_older_file_is_a_silent_loss(store: Store) -> None:
     damages += [(f"older {file}", put_back(older, file)) for file in earlier]
     pairs = itertools.combinations(earlier, 2)
     damages += [(f"older {files}", put_back(older, *files)) for files in pairs]
+    damages.append(("all older files", put_back(older, *earlier)))
     check(store, damages)
 
 
@@ -324,9 +325,19 @@ def test_a_loss_is_refused_until_it_is_accepted(store: Store) -> None:
 
     refused = store.try_with(mix)
     assert refused.verdict == "refused"
+    assert "it is older" in refused.text
+
+    def mix_without_notes(data: Path) -> None:
+        mix(data)
+        for note in data.glob("shard-0.*"):
+            note.unlink()
+
+    refused = store.try_with(mix_without_notes)
+    assert refused.verdict == "refused"
     assert "100 documents are gone" in refused.text
     assert "--accept-loss" in refused.text
-    accepted = store.try_with(mix, "--accept-loss")
+    assert store.try_with(mix, "--accept-loss").verdict == "reported"
+    accepted = store.try_with(mix_without_notes, "--accept-loss")
     assert accepted.verdict == "reported"
     assert "100 documents are lost" in accepted.text
 
