@@ -49,6 +49,9 @@ std::map<std::string, User> readUsers(const std::filesystem::path& file) {
     if (::stat(file.c_str(), &info) != 0) {
         throw UserFileError("users file " + file.string() + ": cannot be read");
     }
+    if (S_ISDIR(info.st_mode)) {
+        throw UserFileError("users file " + file.string() + ": is a directory");
+    }
     if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
         throw UserFileError("users file " + file.string() +
                             ": readable by others; chmod 600 it first");

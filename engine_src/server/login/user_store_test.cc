@@ -57,6 +57,9 @@ TEST_F(UserFile, ReadableByOthersIsRefused) {
 
 TEST_F(UserFile, ContentThatIsNotUsersIsRefused) {
     EXPECT_NE(errorOf().find("cannot be read"), std::string::npos) << "absent";
+    std::filesystem::create_directory(file_);
+    EXPECT_NE(errorOf().find("is a directory"), std::string::npos);
+    std::filesystem::remove(file_);
     for (const char* text :
          {"", "[]", "{}", "not json", R"({"ann": 5})", R"({"ann": ""})", R"({"": "x"})",
           R"({"ann": {"password": "x"}})", R"({"ann": {"password": "x", "role": "root"}})",

@@ -35,7 +35,8 @@ class StatCollector {
     explicit StatCollector(ServerContext& server) : server_(server) {}
 
     /// Queues a group. Any thread. `waker` is woken when the job is done.
-    std::shared_ptr<const StatJob> ask(std::string_view group, std::shared_ptr<Waker> waker);
+    std::shared_ptr<const StatJob> ask(std::string_view group, std::shared_ptr<Waker> waker,
+                                       std::string_view user = {});
     /// Returns when the current group is collected; groups queued behind it are never collected.
     void stop() { thread_.stop(); }
 

@@ -34,7 +34,8 @@ bool collected(CommandContext& context, std::string_view group) {
     auto& job = context.session.statJob();
     if (!job) {
         const NonBucketGuard nobody;
-        job = context.server.statCollector->ask(group, context.session.waker());
+        job = context.server.statCollector->ask(group, context.session.waker(),
+                                                context.session.user());
     }
     return job->done();
 }
