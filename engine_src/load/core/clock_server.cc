@@ -80,7 +80,7 @@ void ClockServer::run(const Socket& stop) {
     std::vector<pollfd> waiting;
     for (;;) {
         waiting.assign({{stop.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}});
-        if (clients_.size() >= kMaxClients) {
+        if (clients_.size() >= kMaxClients && oldestStranger() == clients_.end()) {
             waiting[1].fd = -1;  // the others wait in the kernel's queue
         }
         for (const auto& process : processes_) {
@@ -117,11 +117,23 @@ void ClockServer::run(const Socket& stop) {
     }
 }
 
+std::list<ClockServer::Client>::iterator ClockServer::oldestStranger() {
+    return std::find_if(clients_.begin(), clients_.end(),
+                        [](const Client& client) { return !client.known; });
+}
+
 void ClockServer::acceptSome() {
-    while (clients_.size() < kMaxClients) {
+    for (std::size_t count = 0; count < kMaxClients; ++count) {
         Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (socket.fd() < 0) {
             return;
+        }
+        if (clients_.size() >= kMaxClients) {
+            const auto stranger = oldestStranger();
+            if (stranger == clients_.end()) {
+                return;
+            }
+            clients_.erase(stranger);
         }
         const int on = 1;
         ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

@@ -3,7 +3,8 @@
 // ClockServer: serves the CPU clocks of processes of this host to load generators on others. See
 // clock_protocol.h.
 //
-// Threads: one. A client that does not prove within seconds that it knows the password is closed.
+// Threads: one. A client that does not prove within seconds that it knows the password is closed,
+// and makes room for another one before that.
 // Input and output of a client are never more than a few bytes.
 
 #include <cstdint>
@@ -37,6 +38,8 @@ class ClockServer {
     struct Client;
 
     void acceptSome();
+    /// Returns the oldest client that has not proved that it knows the password.
+    std::list<Client>::iterator oldestStranger();
     /// Returns false if the client is to be closed.
     bool handleInput(Client& client);
     bool checkProof(Client& client);

@@ -142,6 +142,21 @@ TEST_F(Clocks, NeedThePassword) {
     EXPECT_LE(readAll(talker), kGreeting);
 }
 
+TEST_F(Clocks, AreServedBesideManyStrangers) {
+    std::vector<Socket> strangers;
+    for (std::size_t count = 0; count < ClockServer::kMaxClients; ++count) {
+        strangers.push_back(connect());
+    }
+    connectClocks();
+    EXPECT_EQ(readAll(strangers.front()), kGreeting);
+    // The others have not reached their time limit, so no place became free that way.
+    std::string greeting(kGreeting + 1, '\0');
+    waitReady(strangers.back(), false, kPatience);
+    const auto all = static_cast<ssize_t>(kGreeting);
+    EXPECT_EQ(::recv(strangers.back().fd(), greeting.data(), greeting.size(), 0), all);
+    EXPECT_EQ(::recv(strangers.back().fd(), greeting.data(), 1, MSG_DONTWAIT), -1);
+}
+
 TEST_F(Clocks, OfOtherProcessesAreRefused) {
     EXPECT_THROW(RemoteCpuClock(connectClocks(), ::getppid()), LoadError);
     auto curious = connect();
