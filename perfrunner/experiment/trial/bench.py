@@ -7,18 +7,16 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.cluster import Nodes, fail_over, load_around, rebalance
+from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.engine import Engine
 from perfrunner.experiment.trial.outcome import try_each
 from perfrunner.experiment.trial.placement import ClientPlacement, client_failure, pinned
-from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.sampling import Profiler, sample_once, start_sampling
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.hosts.process import ProcessHandle
@@ -56,17 +54,11 @@ class Bench:
 
     engines: Sequence[ServerProcess]
     placements: Sequence[ClientPlacement]
-    directory: Path  # the directory of the trial on this machine
-    recorder: ScriptRecorder
-    run_id: str
+    trial: TrialContext
     seed: int
     vbuckets: int
     replicas: int
     persistent: bool
-    deadline: float  # monotonic
-    shield: Callable[
-        [], AbstractContextManager[None]
-    ]  # protects starting and registering a process from signals
     sampler_cpus: str = ""  # CPUs of the samplers on the engine's host; empty: any
     sample_interval_ms: int = SAMPLE_INTERVAL_MS
     profiler: Profiler | None = None  # records while sampling is on
@@ -119,17 +111,8 @@ class Bench:
 
         It prints into `<name>.out` in the engine's directory.
         """
-        with self.shield():
-            handle = engine.host.start(
-                argv,
-                name=self.recorder.job(name),
-                log_stdout=f"{engine.setup.directory}/{name}.out",
-                log_stderr=f"{engine.setup.directory}/{name}.log",
-                cwd=engine.setup.directory,
-                run_id=self.run_id,
-            )
-            self._processes.append(handle)
-        return handle
+        log = f"{engine.setup.directory}/{name}.out"
+        return self.trial.start(engine.host, argv, name, log, self._processes)
 
     def start_client(
         self,
@@ -145,18 +128,10 @@ class Bench:
         `argv` contains names that exist only in this run.
         """
         command = pinned(argv, placement.cpus)
-        self.recorder.start(placement.host.name, name, pinned(recorded or argv, placement.cpus))
-        with self.shield():
-            handle = placement.host.start(
-                command,
-                name=self.recorder.job(name),
-                log_stdout=f"{placement.directory}/{name}.json",
-                log_stderr=f"{placement.directory}/{name}.log",
-                cwd=placement.directory,
-                run_id=self.run_id,
-            )
-            self._processes.append(handle)
-        return handle
+        script_command = pinned(recorded or argv, placement.cpus)
+        self.trial.recorder.start(placement.host.name, name, script_command)
+        log = f"{placement.directory}/{name}.json"
+        return self.trial.start(placement.host, command, name, log, self._processes)
 
     def form(self) -> None:
         """Make a cluster of the engines, if there are several."""
@@ -206,7 +181,7 @@ class Bench:
 
     def fail_over(self, detection: float = 0.0) -> Mapping[str, object]:
         victim = self.engines[-1]  # clients get the cluster map from the first engine
-        with self.shield():
+        with self.trial.shield():
             victim.kill()
             self.engines = self.engines[:-1]
         self.pause(detection)
@@ -218,15 +193,17 @@ class Bench:
     def restart(self) -> None:
         self.keep_stats("-before-restart")
         for engine in self.engines:
-            engine.stop(self.deadline)
+            engine.stop(self.trial.deadline)
         engines = self._own_engines()
         self.engines = engines
         for place, engine in enumerate(engines):
             engine.clear_port()
-            with self.shield():
-                engines[place] = Engine.start(engine.host, engine.setup, self.recorder, self.run_id)
+            with self.trial.shield():
+                engines[place] = Engine.start(
+                    engine.host, engine.setup, self.trial.recorder, self.trial.run_id
+                )
         for engine in engines:
-            engine.wait_ready(self.deadline)
+            engine.wait_ready(self.trial.deadline)
         self._nodes = None
         self.form()
 
@@ -265,7 +242,7 @@ class Bench:
         for engine in self.engines:
             text = json.dumps(engine.statistics(), indent=1, sort_keys=True)
             name = f"{engine.setup.name}-stat{suffix}.json"
-            (self.directory / name).write_text(text + "\n", "utf-8")
+            (self.trial.directory / name).write_text(text + "\n", "utf-8")
 
     def check_engines(self) -> None:
         for engine in self.engines:
@@ -273,7 +250,7 @@ class Bench:
 
     def pause(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
         """Wait, and check the engines while waiting; call `check` as well."""
-        self.recorder.pause(seconds)
+        self.trial.recorder.pause(seconds)
         until = time.monotonic() + seconds
         while (left := min(until - time.monotonic(), self.time_left())) > 0:
             self.check_engines()
@@ -297,7 +274,7 @@ class Bench:
 
     def time_left(self) -> float:
         """Return the seconds left for the trial; raise TrialError if there are none."""
-        left = self.deadline - time.monotonic()
+        left = self.trial.deadline - time.monotonic()
         if left <= 0:
             raise TrialError(
                 f"the trial timed out in phase {self.current_phase}",
@@ -343,7 +320,7 @@ class Bench:
         """Fetch the outputs of finished load processes; return them by file name."""
         texts = {}
         for placement, name, _ in started:
-            local = self.directory / f"{name}.json"
+            local = self.trial.directory / f"{name}.json"
             placement.host.get_file(f"{placement.directory}/{name}.json", local)
             texts[local.name] = local.read_text(encoding="utf-8")
         return texts
@@ -358,7 +335,7 @@ class Bench:
         path = f"{placement.directory}/{program.file}"
         if (placement.host.name, path) not in self._installed:
             placement.host.put_bytes(program.archive, path)
-            self.recorder.write_bytes(placement.host.name, path, program.archive)
+            self.trial.recorder.write_bytes(placement.host.name, path, program.archive)
             self._installed.add((placement.host.name, path))
 
     def _barrier(self, parties: int) -> str:
@@ -410,7 +387,7 @@ class Bench:
         They are polled one after another, so that a failure is noticed while other processes wait for the failed one.
         """
         for _, name, _ in started:
-            self.recorder.wait(name)
+            self.trial.recorder.wait(name)
         waiting = deque(started)
         while waiting:
             client = waiting.popleft()

@@ -261,7 +261,7 @@ def load_around(
     bench.pause(after, check)
 
     for client in started:
-        bench.recorder.signal(client.placement.host.name, client.name, "TERM")
+        bench.trial.recorder.signal(client.placement.host.name, client.name, "TERM")
         client.handle.signal(signal.SIGTERM)
     bench.wait_clients(tool, started, bench.check_engines)
     return Around(bench.printed(started), began - zero, ended - zero, facts)
@@ -285,7 +285,7 @@ def _begun_file(placement: ClientPlacement, output: str) -> str:
 def _wait_begun(bench: Bench, started: Started, output: str, check: Callable[[], None]) -> float:
     """Wait for the mixed phase; return its start in seconds since 1970 by the host's clock."""
     host, path = started.placement.host, _begun_file(started.placement, output)
-    bench.recorder.wait_for_file(host.name, path)
+    bench.trial.recorder.wait_for_file(host.name, path)
     while not host.exists(path):
         check()
         bench.check_engines()

@@ -58,7 +58,7 @@ class GroupBench:
         argv = self._flags(tool, arguments, {}, pids=False)
         reports = parse_variants(*self._run(tool, argv, argv, output), len(self.variants))
         for variant, text in zip(self.variants, reports, strict=True):
-            (variant.directory / f"{output}.json").write_text(text, encoding="utf-8")
+            (variant.trial.directory / f"{output}.json").write_text(text, encoding="utf-8")
 
     def load_interleaved(self, tool: str, arguments: GroupArguments, *, output: str) -> Turns:
         clocks = self._clocks()
@@ -75,9 +75,11 @@ class GroupBench:
                 f"{tool} reported {len(turns.variants)} variants instead of {len(self.variants)}"
             )
         for variant, driven in zip(self.variants, turns.variants, strict=True):
-            (variant.directory / f"{output}.json").write_text(driven.report_text, encoding="utf-8")
+            (variant.trial.directory / f"{output}.json").write_text(
+                driven.report_text, encoding="utf-8"
+            )
             text = json.dumps(driven.slices.document(), separators=(",", ":"))
-            (variant.directory / SLICES_FILE).write_text(text, encoding="utf-8")
+            (variant.trial.directory / SLICES_FILE).write_text(text, encoding="utf-8")
         return turns
 
     def _flags(

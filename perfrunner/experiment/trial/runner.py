@@ -155,7 +155,7 @@ class TrialRunner:
             for place, variant in enumerate(bench.variants):
                 for engine in variant.engines:
                     with attributed_to(place):
-                        engine.stop(variant.deadline)
+                        engine.stop(variant.trial.deadline)
             return measured
 
 
@@ -199,7 +199,7 @@ def _read_by_sdk(bench: Bench, sample: Sequence[Sampled]) -> int:
         text = json.dumps([list(astuple(document)) for document in sample[index::count]])
         path = bench.kept_for(Share(index, count), SAMPLE)
         placement.host.put_bytes(text.encode(), path)
-        bench.recorder.write_file(placement.host.name, path, text)
+        bench.trial.recorder.write_file(placement.host.name, path, text)
 
     def arguments(share: Share) -> list[str]:
         return ["copies", f"--sample={bench.kept_for(share, SAMPLE)}"]

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfrunner.errors import HostError, TrialError
+from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.outcome import try_each
 from perfrunner.experiment.trial.placement import log_tail, pinned
-from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.hosts.process import ProcessHandle
 from perfrunner.hosts.transport import CommandTimeout, LinkLost, Transport
@@ -61,7 +59,7 @@ class Sampler:
 def sample_once(bench: Bench, name: str) -> Sample:
     nodes = []
     for engine, stem in _samplers(bench, name):
-        local = bench.directory / f"{stem}.jsonl"
+        local = bench.trial.directory / f"{stem}.jsonl"
         text = engine.run(
             engine.sampler([]),
             "the sampler",
@@ -106,7 +104,7 @@ def _start_sampler(bench: Bench, engine: ServerProcess, stem: str) -> Sampler:
         engine.sampler([f"--interval-ms={bench.sample_interval_ms}", f"--out={remote}"]),
         bench.sampler_cpus,
     )
-    bench.recorder.start(engine.host.name, f"sampler-{stem}", argv)
+    bench.trial.recorder.start(engine.host.name, f"sampler-{stem}", argv)
     return Sampler(engine, bench.start_helper(engine, f"sampler-{stem}", argv), stem, remote)
 
 
@@ -123,10 +121,10 @@ class NodesSampling:
         per_node = []
         for sampler in self.samplers:
             host = sampler.engine.host
-            self.bench.recorder.stop(host.name, f"sampler-{sampler.stem}")
+            self.bench.trial.recorder.stop(host.name, f"sampler-{sampler.stem}")
             ended = sampler.handle.stop(STOP_GRACE_S).status
             self.bench.forget(sampler.handle)
-            local = self.bench.directory / f"{sampler.stem}.jsonl"
+            local = self.bench.trial.directory / f"{sampler.stem}.jsonl"
             host.get_file(sampler.remote, local)
             if not ended.ok:
                 self.bench.check_engines()
@@ -172,12 +170,7 @@ class _Recording:
 class Profiler:
     """The recordings of one variant. Its owner must always call `abandon`."""
 
-    directory: Path  # the directory of the trial on this machine
-    recorder: ScriptRecorder
-    run_id: str
-    shield: Callable[
-        [], AbstractContextManager[None]
-    ]  # protects starting and registering a process from signals
+    trial: TrialContext
     _recordings: list[_Recording] = field(default_factory=list)
     _running: list[ProcessHandle] = field(default_factory=list)
 
@@ -197,7 +190,7 @@ class Profiler:
         """
         argv = pinned([*record_command(f"{directory}/{name}.data"), f"--pid={pid}"], cpus)
         if recorded:
-            self.recorder.start(host.name, name, argv)
+            self.trial.recorder.start(host.name, name, argv)
         handle = self._start(host, directory, name, argv)
         counters = f"{name}-counters"
         argv = pinned(stat_command(pid, f"{directory}/{counters}.csv"), cpus)
@@ -210,7 +203,7 @@ class Profiler:
             if recording.handle not in self._running:
                 continue
             if recording.recorded:
-                self.recorder.stop(recording.host.name, recording.name)
+                self.trial.recorder.stop(recording.host.name, recording.name)
             recording.counting.signal(signal.SIGINT)  # the only signal at which perf stat writes
             ended = recording.handle.stop(PERF_STOP_GRACE_S)
             self._running.remove(recording.handle)
@@ -226,7 +219,7 @@ class Profiler:
         profile = added(self._folded(recording) for recording in self._recordings)
         if not profile.samples:
             raise TrialError("perf recorded no sample: the process was not found, or used no CPU")
-        (self.directory / PROFILE_FILE).write_text(profile.text(), encoding="utf-8")
+        (self.trial.directory / PROFILE_FILE).write_text(profile.text(), encoding="utf-8")
         first = self._recordings[0]
         return {
             "event": recorded_event(first.host, first.data),
@@ -283,23 +276,13 @@ class Profiler:
                 f"perf on {recording.host.name} cannot resolve function names ({status}):"
                 f" {_tail(recording, naming)}"
             )
-        local = self.directory / f"{naming}.gz"
+        local = self.trial.directory / f"{naming}.gz"
         return fetch_folded(recording.host, f"{recording.directory}/{naming}.txt", local)
 
     def _start(
         self, host: Transport, directory: str, name: str, argv: Sequence[str]
     ) -> ProcessHandle:
-        with self.shield():
-            handle = host.start(
-                argv,
-                name=self.recorder.job(name),
-                log_stdout=f"{directory}/{name}.txt",
-                log_stderr=f"{directory}/{name}.log",
-                cwd=directory,
-                run_id=self.run_id,
-            )
-            self._running.append(handle)
-        return handle
+        return self.trial.start(host, argv, name, f"{directory}/{name}.txt", self._running)
 
 
 def find_child(host: Transport, parent: ProcessHandle, environment: str) -> int | None:

@@ -16,6 +16,7 @@ from perfrunner.errors import TrialError
 from perfrunner.experiment.plan import padding_size, round_seed, workload_seed
 from perfrunner.experiment.trial.bench import Bench
 from perfrunner.experiment.trial.command_server import CommandServer, CommandSetup, free_ports
+from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.engine import Engine, EngineSetup
 from perfrunner.experiment.trial.group import GroupBench
 from perfrunner.experiment.trial.outcome import (
@@ -90,7 +91,6 @@ class TrialSetup:
         """Provide empty directories on the first engine node; tear down as after trials with engines."""
         placement = self.engine_nodes[0]
         recorder = self._recorder(variants, [placement])
-        deadline = time.monotonic() + self.spec.limits.trial_timeout * len(variants)
         names = [variant.task.variant for variant in variants]
         benches = [
             ToolBench(
@@ -98,18 +98,12 @@ class TrialSetup:
                 artifact=variant.deployed.paths[placement.host.name],
                 tools=variant.deployed.tools[placement.host.name],
                 remote=f"{placement.run_dir}/{variant.name}",
-                directory=variant.directory,
                 variant=self.spec.variants[variant.task.variant],
                 env=self._environment(variant),
-                recorder=recorder.variant(slot if len(variants) > 1 else 0),
-                run_id=self.run_id,
-                deadline=deadline,
-                shield=self.shield,
-                profiler=self._profiler(
-                    variant, recorder.variant(slot if len(variants) > 1 else 0)
-                ),
+                trial=trial,
+                profiler=Profiler(trial) if variant.profiled else None,
             )
-            for slot, variant in enumerate(variants, start=1)
+            for variant, trial in zip(variants, self._contexts(variants, recorder), strict=True)
         ]
         group = ToolGroupBench(
             variants=benches,
@@ -138,7 +132,7 @@ class TrialSetup:
         """Provide engines that are ready to serve; then stop them, fetch the logs and clean the hosts."""
         placements = self._placements
         recorder = self._recorder(variants, placements)
-        deadline = time.monotonic() + self.spec.limits.trial_timeout * len(variants)
+        trials = self._contexts(variants, recorder)
         first = variants[0].task
         names = [variant.task.variant for variant in variants]
         cpus = self._cpu_sets(variants[0].deployed)
@@ -165,8 +159,7 @@ class TrialSetup:
                 self.spec, [variant.deployed for variant in variants], self.engine_nodes[0]
             )
             for slot, variant in enumerate(variants, start=1):
-                numbered = slot if len(variants) > 1 else 0
-                bench = self._bench(variant, recorder, numbered, cpus, deadline)
+                bench = self._bench(variant, trials[slot - 1], cpus)
                 benches.append(bench)
                 env = self._environment(variant)
                 engines: list[ServerProcess] = []
@@ -176,7 +169,7 @@ class TrialSetup:
                     setup = start.setup(placement, variant.name, ports[slot - 1])
                     with self.shield():
                         engines.append(
-                            start_server(placement.host, setup, bench.recorder, self.run_id)
+                            start_server(placement.host, setup, bench.trial.recorder, self.run_id)
                         )
                 self._note(variant, group, names, slot)
                 variant.facts["seed"] = bench.seed
@@ -184,7 +177,9 @@ class TrialSetup:
             for place, (bench, variant) in enumerate(zip(benches, variants, strict=True)):
                 for engine in bench.engines:
                     with attributed_to(place):
-                        engine.wait_ready(min(deadline, time.monotonic() + START_TIMEOUT_S))
+                        engine.wait_ready(
+                            min(bench.trial.deadline, time.monotonic() + START_TIMEOUT_S)
+                        )
                 variant.facts["port"] = bench.engines[0].port
                 with attributed_to(place):
                     bench.form()
@@ -200,14 +195,22 @@ class TrialSetup:
             except TrialError as error:
                 raise attribute_to_dead_engine(error, group.dead) from error
 
-    def _bench(
-        self,
-        variant: OpenTrial,
-        recorder: ScriptRecorder,
-        slot: int,
-        cpus: CpuSets,
-        deadline: float,
-    ) -> Bench:
+    def _contexts(
+        self, variants: Sequence[OpenTrial], recorder: ScriptRecorder
+    ) -> list[TrialContext]:
+        deadline = time.monotonic() + self.spec.limits.trial_timeout * len(variants)
+        return [
+            TrialContext(
+                variant.directory,
+                recorder.variant(slot if len(variants) > 1 else 0),
+                self.run_id,
+                deadline,
+                self.shield,
+            )
+            for slot, variant in enumerate(variants, start=1)
+        ]
+
+    def _bench(self, variant: OpenTrial, trial: TrialContext, cpus: CpuSets) -> Bench:
         return Bench(
             engines=[],
             placements=[
@@ -221,25 +224,14 @@ class TrialSetup:
                 )
                 for placement in self.load_clients
             ],
-            directory=variant.directory,
-            recorder=recorder.variant(slot),
-            run_id=self.run_id,
+            trial=trial,
             seed=workload_seed(self.seed, variant.task),
             vbuckets=self.spec.engine.vbuckets,
             replicas=self.spec.cluster.replicas,
             persistent=variant.task.bucket == "persistent",
-            deadline=deadline,
-            shield=self.shield,
             sampler_cpus=cpus.client if self._together else "",
             sample_interval_ms=variant.sample_interval_ms,
-            profiler=self._profiler(variant, recorder.variant(slot)),
-        )
-
-    def _profiler(self, variant: OpenTrial, recorder: ScriptRecorder) -> Profiler | None:
-        return (
-            Profiler(variant.directory, recorder, self.run_id, self.shield)
-            if variant.profiled
-            else None
+            profiler=Profiler(trial) if variant.profiled else None,
         )
 
     def _note(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from perfrunner.build.settings_check import Stats, check_complaints, check_readback
 from perfrunner.errors import SettingsCheckError, TrialError
+from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.outcome import attribute_by_report, attributed_to
 from perfrunner.experiment.trial.placement import log_tail
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
@@ -37,27 +36,21 @@ class ToolBench:
     artifact: str
     tools: str  # the artifact that provides the conductor
     remote: str  # the trial's directory on the host
-    directory: Path  # the directory of the trial on this machine
     variant: Variant
     env: Mapping[str, str]
-    recorder: ScriptRecorder
-    run_id: str
-    deadline: float  # monotonic
-    shield: Callable[
-        [], AbstractContextManager[None]
-    ]  # protects starting and registering a process from signals
+    trial: TrialContext
     profiler: Profiler | None = None
     current_phase: str = "start"
-    _process: ProcessHandle | None = field(default=None, init=False)
+    _running: list[ProcessHandle] = field(default_factory=list, init=False)
 
     def tool(self, program: str, arguments: Sequence[str], *, output: str) -> str:
         argv = [f"{self.artifact}/bin/{program}", *arguments]
         self.start(argv, self.environment, output)
-        if self.profiler is not None and self._process is not None:
-            self.profiler.start(self.host, self.remote, self._process.pid)
+        if self.profiler is not None:
+            self.profiler.start(self.host, self.remote, self._running[0].pid)
         self.wait(program, output)
         self.stop_profiling()
-        local = self.directory / f"{output}.json"
+        local = self.trial.directory / f"{output}.json"
         self.host.get_file(f"{self.remote}/{output}.json", local)
         self.check_complaints(self.host.read_text(f"{self.remote}/{output}.log"))
         return local.read_text(encoding="utf-8")
@@ -85,10 +78,10 @@ class ToolBench:
 
     def profile_child_of(self, conductor: ToolBench) -> None:
         """Record a profile of this variant's program, which the conductor started."""
-        if self.profiler is None or conductor._process is None:
+        if self.profiler is None or not conductor._running:
             return
         mark = f"TMPDIR={self.environment['TMPDIR']}"
-        pid = find_child(self.host, conductor._process, mark)
+        pid = find_child(self.host, conductor._running[0], mark)
         if pid is not None:
             self.profiler.start(self.host, self.remote, pid)
 
@@ -99,35 +92,27 @@ class ToolBench:
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], output: str) -> None:
         """Start a process on the engine node that prints `<output>.json`; call `wait` next."""
-        self.recorder.start(self.host.name, output, argv, env)
-        with self.shield():
-            self._process = self.host.start(
-                argv,
-                name=self.recorder.job(output),
-                log_stdout=f"{self.remote}/{output}.json",
-                log_stderr=f"{self.remote}/{output}.log",
-                env=env,
-                cwd=self.remote,
-                run_id=self.run_id,
-            )
+        self.trial.recorder.start(self.host.name, output, argv, env)
+        log = f"{self.remote}/{output}.json"
+        self.trial.start(self.host, argv, output, log, self._running, env)
 
     def wait(self, program: str, output: str) -> None:
         """Wait until the process has ended successfully."""
-        assert self._process is not None
-        self.recorder.wait(output)
-        self._wait(self._process, program, f"{self.remote}/{output}.log")
+        (process,) = self._running
+        self.trial.recorder.wait(output)
+        self._wait(process, program, f"{self.remote}/{output}.log")
 
     def abandon(self, grace_s: float) -> None:
         if self.profiler is not None:
             self.profiler.abandon(grace_s)
-        if self._process is not None:
-            self._process.stop(grace_s)
-            self._process = None
+        for process in self._running:
+            process.stop(grace_s)
+        self._running.clear()
 
     # -- internal
 
     def _wait(self, process: ProcessHandle, program: str, log: str) -> None:
-        left = self.deadline - time.monotonic()
+        left = self.trial.deadline - time.monotonic()
         try:
             status = process.wait(max(0.0, left))
         except CommandTimeout:
@@ -136,7 +121,7 @@ class ToolBench:
                 hint="limits.trial_timeout sets the limit",
             ) from None
         process.stop(0.0)  # removes the ended process from the host's process registry
-        self._process = None
+        self._running.clear()
         if not status.ok:
             tail = log_tail(self.host, log) or "no output"
             raise TrialError(f"{program} on {self.host.name} failed ({status}): {tail}")
@@ -182,7 +167,7 @@ class ToolGroupBench:
         plan = f"{base.remote}/plan.json"
         text = json.dumps(self._plan(program, arguments, slicing), indent=1)
         base.host.put_bytes(text.encode(), plan)
-        base.recorder.write_file(base.host.name, plan, text)
+        base.trial.recorder.write_file(base.host.name, plan, text)
         base.start([f"{base.tools}/bin/conductor", plan], {}, output)
         for variant in self.variants:
             variant.profile_child_of(base)
@@ -193,7 +178,7 @@ class ToolGroupBench:
             raise attribute_by_report(base.host, remote, len(self.variants), error) from error
         for variant in self.variants:
             variant.stop_profiling()
-        local = base.directory / "conductor.json"
+        local = base.trial.directory / "conductor.json"
         base.host.get_file(f"{base.remote}/{output}.json", local)
         conducted = parse_conducted(local.read_text(encoding="utf-8"), local.name)
         if len(conducted.variants) != len(self.variants):
@@ -204,7 +189,7 @@ class ToolGroupBench:
         for place, (variant, part) in enumerate(
             zip(self.variants, conducted.variants, strict=True)
         ):
-            (variant.directory / f"{output}.json").write_text(part.text, encoding="utf-8")
+            (variant.trial.directory / f"{output}.json").write_text(part.text, encoding="utf-8")
             with attributed_to(place):
                 variant.check_complaints(part.stderr)
                 variant.check_settings(part.context)

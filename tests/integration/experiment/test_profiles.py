@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from perfrunner.cli import main
 from perfrunner.errors import HostError
+from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.sampling import Profiler, find_child
 from perfrunner.hosts import open_host
@@ -165,7 +167,7 @@ def test_a_process_behind_ssh_is_recorded_as_one_here(
         assert check_perf(host.transport, host.work_dir, "pf") == "cpu-clock"
         engine = host.start(["sleep", "60"], name="e", log_stdout="e.out", log_stderr="e.log")
         recorder = ScriptRecorder("test").variant(0)
-        profiler = Profiler(tmp_path, recorder, "r", contextlib.nullcontext)
+        profiler = Profiler(TrialContext(tmp_path, recorder, "r", math.inf, contextlib.nullcontext))
         profiler.start(host.transport, host.work_dir, engine.pid)
         assert {p.name for p in host.processes()} == {"e", "profile", "profile-counters"}
         while not Path(host.work_dir, "profile.data").exists():  # perf has begun

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.errors import TrialError
+from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.tool import ToolBench, ToolGroupBench
 from perfrunner.hosts import open_host
@@ -64,15 +65,13 @@ def bench(
                     artifact=artifact,
                     tools=artifact,
                     remote=remote,
-                    directory=directory,
                     variant=Variant(
                         name="v", allocator=AllocatorSpec(name="system"), options=options
                     ),
                     env={},
-                    recorder=mine,
-                    run_id="r",
-                    deadline=time.monotonic() + 120,
-                    shield=contextlib.nullcontext,
+                    trial=TrialContext(
+                        directory, mine, "r", time.monotonic() + 120, contextlib.nullcontext
+                    ),
                 )
             )
         yield ToolGroupBench(

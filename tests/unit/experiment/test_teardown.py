@@ -11,6 +11,7 @@ import pytest
 
 from perfrunner.errors import HostError
 from perfrunner.experiment.trial.bench import Bench
+from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.outcome import try_each
 
 
@@ -44,15 +45,11 @@ def test_what_runs_on_other_hosts_is_stopped(tmp_path: Path) -> None:
     bench = Bench(
         engines=[],
         placements=[],
-        directory=tmp_path,
-        recorder=nothing,
-        run_id="r",
+        trial=TrialContext(tmp_path, nothing, "r", 0.0, contextlib.nullcontext),
         seed=1,
         vbuckets=16,
         replicas=0,
         persistent=True,
-        deadline=0.0,
-        shield=contextlib.nullcontext,
     )
     handles: list[Any] = [Handle("one"), Handle("two", gone=True), Handle("three", gone=True)]
     bench._processes = handles

@@ -11,6 +11,7 @@ import pytest
 
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.bench import Bench, Started
+from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.placement import ClientPlacement, CredentialFiles
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.hosts.process import ExitStatus, StopResult
@@ -52,11 +53,16 @@ class Host:
 def bench(host: Any, directory: Path) -> Bench:
     recorder = ScriptRecorder("test")
     recorder.add_host("load1", ssh=None, artifact="/a", tools="/t", work={}, script_work="/w")
+    deadline = time.monotonic() + 20.0
     return Bench(
-        engines=[], placements=[ClientPlacement(host, "/t", "/w", CredentialFiles("/s"))], directory=directory,
-        recorder=recorder.variant(0), run_id="r", seed=1, vbuckets=64, replicas=0, persistent=True,
-        deadline=time.monotonic() + 20.0, shield=contextlib.nullcontext,
-    )  # fmt: skip
+        engines=[],
+        placements=[ClientPlacement(host, "/t", "/w", CredentialFiles("/s"))],
+        trial=TrialContext(directory, recorder.variant(0), "r", deadline, contextlib.nullcontext),
+        seed=1,
+        vbuckets=64,
+        replicas=0,
+        persistent=True,
+    )
 
 
 def test_one_that_fails_is_noticed_while_another_waits_for_it(tmp_path: Path) -> None:

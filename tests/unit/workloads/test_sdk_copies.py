@@ -78,7 +78,8 @@ class Bench:
         self.sample, self.answer = sample, answer
         self.nodes = SimpleNamespace(verify=lambda: Checked(10, 20, sample))
         self.placements = [SimpleNamespace(host=self.host(f"client-{n}")) for n in (1, 2)]
-        self.recorder = SimpleNamespace(write_file=lambda host, path, text: None)
+        recorder = SimpleNamespace(write_file=lambda host, path, text: None)
+        self.trial = SimpleNamespace(recorder=recorder)
         self.sent: dict[str, str] = {}
 
     def host(self, name: str) -> Any:

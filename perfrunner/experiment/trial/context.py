@@ -1,0 +1,50 @@
+"""Hold what everything that belongs to one variant's trial needs: its directory, script, deadline, run and signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfrunner.experiment.trial.reproduce import ScriptRecorder
+from perfrunner.hosts.process import ProcessHandle
+from perfrunner.hosts.transport import Transport
+
+
+@dataclass(frozen=True)
+class TrialContext:
+    """The trial of one variant, as its servers, clients, programs and profilers see it."""
+
+    directory: Path  # of the trial on this machine
+    recorder: ScriptRecorder
+    run_id: str
+    deadline: float  # monotonic
+    shield: Callable[[], AbstractContextManager[None]]  # holds signals back
+
+    def start(
+        self,
+        host: Transport,
+        argv: Sequence[str],
+        name: str,
+        log: str,
+        handles: list[ProcessHandle],
+        env: Mapping[str, str] | None = None,
+    ) -> ProcessHandle:
+        """Start a process in the directory of its log, and add it to `handles` before a signal can arrive.
+
+        `log` is the path on the host of what it prints. Its errors go to `<name>.log` in the same directory.
+        """
+        directory = log.rpartition("/")[0]
+        with self.shield():
+            handle = host.start(
+                argv,
+                name=self.recorder.job(name),
+                log_stdout=log,
+                log_stderr=f"{directory}/{name}.log",
+                env=env,
+                cwd=directory,
+                run_id=self.run_id,
+            )
+            handles.append(handle)
+        return handle
