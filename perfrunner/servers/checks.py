@@ -16,16 +16,21 @@ from perfrunner.hosts.container import find_image
 from perfrunner.hosts.local import LocalTransport
 from perfrunner.hosts.process import BASE_ENVIRONMENT
 from perfrunner.servers.configuration import unfit_in_files
-from perfrunner.servers.preload import find_library, linked_allocator, read_elf
+from perfrunner.servers.preload import find_library, linked_allocator, marked, read_elf
 from perfrunner.servers.registry import adapter_for
 from perfrunner.sources.git import Repository
 from perfrunner.sources.run_git import GitError
 from perfrunner.spec.allocator import is_crate
-from perfrunner.spec.server import ServerSpec
+from perfrunner.spec.server import Kind, ServerSpec
 from perfrunner.spec.suggest import did_you_mean
 
 HERE = "this machine"  # its name in messages
 HOW_TO_LINK_LIBC = {"redis": " (redis, valkey: make MALLOC=libc)"}
+# Texts in the program of a server, by its kind.
+_KIND_MARKS: Mapping[Kind, bytes] = {
+    "memcached": b"can't run as root without the -u switch",
+    "redis": b"redis_version:",
+}
 _NO_PASSWORD = (
     "expected server.password_env (ab: --password-env), the variable of your environment with the password of the"
     " load; without a password, leave this option out"
@@ -52,7 +57,10 @@ class ChecksHere:
                 word = server.command[at]
                 if (not remote or "/" in word) and (text := program_problem(word)):
                     wrong["command", at] = text
-        adapter, own = adapter_for(server.known_kind), server.own_words[1:]
+        word = server.command[server.programs[-1]]
+        here = server.image is None and server.git is None and (not remote or "/" in word)
+        kind = kind_of(server, find_program(word) if here else None)
+        adapter, own = adapter_for(kind), server.own_words[1:]
         refused = adapter.refused(own)
         if server.image is None:  # whose files are its own
             refused |= adapter.shared(own)
@@ -82,6 +90,20 @@ class ChecksHere:
             return None  # there is no program yet: prepare.py or placing.py looks at it
         path = find_program(word)
         return None if path is None else preload_problem(path, server)
+
+
+def kind_of(server: ServerSpec, program: Path | None) -> Kind:
+    """Return the kind of a server: as given, by its name, or by the content of its program on this machine.
+
+    A script stays unknown until it is asked: its words need not be those of the server.
+    """
+    if server.kind is not None or server.known_kind != "other" or program is None:
+        return server.known_kind
+    try:
+        known = None if read_elf(program) is None else marked(program, _KIND_MARKS)
+    except OSError:  # program_problem says it
+        known = None
+    return known or "other"
 
 
 def find_program(word: str) -> Path | None:

@@ -17,6 +17,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from perfrunner.domain import not_checked
 from perfrunner.errors import TrialError, UsageError
@@ -104,6 +105,7 @@ def _loader_cache(programs: Sequence[str] = _LDCONFIG) -> str:
     return ""
 
 
+Name = TypeVar("Name", bound=str)
 _MACHINES = {
     3: "i386", 8: "mips", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64",
     243: "riscv64",
@@ -152,13 +154,16 @@ def read_elf(path: Path) -> ElfFile | None:
 
 def linked_allocator(path: Path) -> str | None:
     """Return the allocator that is linked statically into a program; None if none is recognised."""
+    return marked(path, ALLOCATOR_MARKS)
+
+
+def marked(path: Path, marks: Mapping[Name, bytes]) -> Name | None:
+    """Return the first name whose mark is in a file; None if there is none. Raises OSError."""
     with path.open("rb") as file:
         if not path.stat().st_size:
             return None
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return next(
-                (name for name, mark in ALLOCATOR_MARKS.items() if content.find(mark) >= 0), None
-            )
+            return next((name for name, mark in marks.items() if content.find(mark) >= 0), None)
 
 
 _MIMALLOC_OPTION = re.compile(r"^(?:mimalloc: )?option '(\w+)': (-?\d+)", re.MULTILINE)

@@ -22,7 +22,13 @@ from perfrunner.hosts.container import Image, find_image
 from perfrunner.hosts.local import LocalTransport
 from perfrunner.paths import absolute_word
 from perfrunner.servers.checkout import Checkout, check_out
-from perfrunner.servers.checks import HERE, find_program, preload_problem, program_problem
+from perfrunner.servers.checks import (
+    HERE,
+    find_program,
+    kind_of,
+    preload_problem,
+    program_problem,
+)
 from perfrunner.servers.preload import VARIABLE, find_library
 from perfrunner.spec.allocator import AllocatorSpec, is_crate
 from perfrunner.spec.variant import Variant
@@ -153,7 +159,7 @@ def prepare(
     return PreparedServer(
         program=program,
         arguments=arguments,
-        kind=server.known_kind,
+        kind=kind_of(server, serving if serving.is_absolute() else None),
         env={**own_env, **preloading(variant, library)},
         library=library,
         content=content_of(described),

@@ -70,7 +70,7 @@ class ServerSpec(Piece):
 
     command: Words = Field(description="words; {port} and {dir} are replaced")
     kind: Kind | None = Field(
-        default=None, description="memcached, redis or other; none: by the program's name"
+        default=None, description="memcached, redis or other; none: by the program"
     )
     protocol: ServerProtocol | None = Field(
         default=None,

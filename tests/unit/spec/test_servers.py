@@ -108,6 +108,30 @@ def test_a_configuration_file_that_cannot_be_measured(servers: Servers):
     servers.load(changes)
 
 
+@pytest.mark.parametrize(
+    ("mark", "words", "expected"),
+    [
+        (b"can't run as root without the -u switch", "-d, '{port}'", "leave out -d"),
+        (b"redis_version:%s", "--port, '{port}', --replicaof, a, '1'", "no replica"),
+        (b"another", "-d, --replicaof, a, '{port}'", ""),
+    ],
+)
+def test_a_server_is_known_by_its_program(servers: Servers, mark: bytes, words: str, expected: str):
+    """`./mine` is a memcached of the user's own; the words of a script need not be those of the server."""
+    mine, line = servers.directory / "mine", '[./memcached, -p, "{port}", -t, 1.10]'
+    mine.write_bytes(Path("/bin/true").read_bytes() + mark)
+    mine.chmod(0o755)
+    change = (line, f"[nice, ./mine, {words}]")
+    if expected:
+        (wrong,) = servers.errors(change)
+        assert "variants.one.server.command[" in wrong
+        assert expected in wrong
+    else:
+        servers.load(change)
+    mine.write_bytes(b"#!/bin/sh\n# " + mark)
+    servers.load(change)
+
+
 def test_it_is_written_and_read_back(servers: Servers):
     spec = servers.load()
     path = servers.directory / "again.yaml"
