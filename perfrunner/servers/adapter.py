@@ -76,6 +76,11 @@ class Adapter:
         del settings
         return None
 
+    def saves_to(self, arguments: Sequence[str], settings: Mapping[str, str]) -> str | None:
+        """Return the directory in which a server keeps its data, unless it keeps none or the arguments name it."""
+        del arguments, settings
+        return None
+
     def spoken(self, arguments: Sequence[str]) -> tuple[str, ...]:
         """Return the protocols that the load can speak to a command, the default first; none: the server is asked."""
         del arguments

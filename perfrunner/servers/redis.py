@@ -35,6 +35,12 @@ _NO_REPLICA = (
 )
 
 
+SAVES_NOTHING = (
+    "a server that saves nothing (--save '' --appendonly no): each start would load and replace the"
+    " data there"
+)
+
+
 class Redis(KnownServer):
     """Redis and its relatives."""
 
@@ -91,15 +97,15 @@ class Redis(KnownServer):
         from_file = "not known" if self.files(arguments) else "no"
         if asked.get("save") == "" and asked.get("appendonly", from_file) == "no":
             return wrong
-        text = (
-            "expected {dir}, or a server that saves nothing (--save '' --appendonly no):"
-            " each start would load and replace the data there"
-        )
         return wrong | {
-            index: text
+            index: f"expected {{dir}}, or {SAVES_NOTHING}"
             for index, name, value in self.options(arguments)
             if name == "dir" and re.fullmatch(FIXED_PATH, value)
         }
+
+    def saves_to(self, arguments: Sequence[str], settings: Mapping[str, str]) -> str | None:
+        saves = settings.get("save") or settings.get("appendonly") == "yes"
+        return settings.get("dir") if saves and "dir" not in self.given(arguments) else None
 
     def files(self, arguments: Sequence[str]) -> list[str]:
         first = [word for word in arguments[:1] if not word.startswith("-")]

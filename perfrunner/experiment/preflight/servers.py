@@ -26,6 +26,7 @@ from perfrunner.servers.configuration import unfit_in_files
 from perfrunner.servers.placing import place
 from perfrunner.servers.preload import asking, read_back
 from perfrunner.servers.prepare import PreparedServer
+from perfrunner.servers.redis import SAVES_NOTHING
 from perfrunner.servers.registry import adapter_for
 from perfrunner.spec.cluster import LOOPBACK
 from perfrunner.spec.model import Spec
@@ -116,6 +117,11 @@ def deploy_server(
     kind, state, log, served = _ask(variant, command, env, placement, tools[node], python)
     adapter = adapter_for(kind)
     _refuse(variant, adapter.unfit(state.settings))
+    saved = adapter.saves_to(own, state.settings)
+    if saved is not None and server.image is None:
+        run_dir = host.run(["readlink", "-f", "--", placement.run_dir]).stdout.strip()
+        if not saved.startswith(f"{run_dir}/"):
+            _refuse(variant, f"it saves to {saved}: expected {SAVES_NOTHING}")
     if server.image is None and len(served) > 2:
         server = server.served_by(served[0], served[1].split()[0], served[2:])
     protocol: str = asked.protocol or next(iter(adapter.spoken(own)), "")

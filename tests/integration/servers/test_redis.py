@@ -100,13 +100,28 @@ def test_a_password_is_not_shown(
     assert "does not speak" not in message
 
 
-def test_what_a_wrapper_adds_is_refused_when_it_is_read_back(servers: ServerLab, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--cluster-enabled", "yes"], "cluster-enabled yes: expected a single server"),
+        (["--dir", "{in_use}", "--save", "900 1"], "it saves to {in_use}: expected a server that saves nothing"),
+        (["--dir", "{in_use}"], ""),
+    ],
+)  # fmt: skip
+def test_what_a_wrapper_adds_is_refused_when_it_is_read_back(
+    servers: ServerLab, tmp_path: Path, words: list[str], message: str
+):
+    (tmp_path / "in-use").mkdir()
+    words = [word.format(in_use=tmp_path / "in-use") for word in words]
     real = redis()["server"]["command"][0]
-    text = f"import os, sys\nos.execv({real!r}, [{real!r}, *sys.argv[1:], '--cluster-enabled', 'yes'])\n"
+    text = f"import os, sys\nos.execv({real!r}, [{real!r}, *sys.argv[1:], *{words!r}])\n"
     wrapper = script(tmp_path / "wrapper", text)
     variant = {"server": {"command": [wrapper, "--port", "{port}", "--save", ""]}}
     servers.write({"one": variant, "two": redis()})
     code, driver = servers.measure()
-    assert (code, driver.of("TrialStarted")) == (3, [])
-    assert "variant one: cluster-enabled yes: expected a single server" in driver.stderr()
+    if message:
+        assert (code, driver.of("TrialStarted")) == (3, [])
+        assert f"variant one: {message.format(in_use=tmp_path / 'in-use')}" in driver.stderr()
+    else:
+        assert code == 0, driver.stderr()
     servers.assert_nothing_left()
