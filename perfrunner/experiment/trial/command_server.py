@@ -314,9 +314,10 @@ class CommandServer(ServerProcess):
                 f"{self.title} does not speak the protocol of {self.kind or self.setup.command.kind}: {trouble}",
                 "set the variant's server.kind (ab: --protocol)",
             )
+        address = self.setup.own_address
         return TrialError(
             f"{self.title} was not ready within {timeout:.3g} s: {trouble}{self._log_tail()}",
-            f"the command must serve on the port that stands for {PORT}",
+            f"the command must serve on {address}, on the port that stands for {PORT}",
         )
 
     def _ended_cleanly(self, status: ExitStatus) -> bool:

@@ -144,7 +144,7 @@ def test_a_setting_that_did_not_take_effect_fails_the_run_before_measuring(
         pytest.param(
             "import socket, sys, time\ns = socket.create_server(('127.0.0.2', int(sys.argv[1])))\n"
             "time.sleep(600)\n",
-            "it listens on its port, but not on 127.0.0.1",
+            "hint: the command must serve on 127.0.0.1, on the port that stands for {port}",
             marks=pytest.mark.long,
         ),
     ],
