@@ -36,9 +36,21 @@ class PersistentBucketLossTest : public PersistentBucketTest {
         uuid_ = bucket_->vbucket(Vbid{0}).failoverLog().uuid();
         stopCleanly();
         for (const char* shard : {"shard-0", "shard-1"}) {
-            std::filesystem::remove_all(data() / shard);
-            std::filesystem::rename(dir_.root() / "copy" / shard, data() / shard);
+            replaceByCopy(shard);
         }
+    }
+    /// As a copy of a directory that does not note its manifests.
+    void replaceByCopy(const std::string& shard) {
+        std::vector<std::filesystem::path> old;
+        for (const auto& entry : std::filesystem::directory_iterator(data())) {
+            if (entry.path().filename().string().starts_with(shard)) {
+                old.push_back(entry.path());
+            }
+        }
+        for (const auto& path : old) {
+            std::filesystem::remove_all(path);
+        }
+        std::filesystem::rename(dir_.root() / "copy" / shard, data() / shard);
     }
     std::string refusal() {
         try {
@@ -64,6 +76,28 @@ TEST_F(PersistentBucketLossTest, AStartThatFindsLessThanACleanStopLeftIsRefused)
                 << why;
         EXPECT_NE(why.find("--accept-loss"), std::string::npos) << why;
     }
+}
+
+TEST_F(PersistentBucketLossTest, AnOlderManifestIsRefusedBeforeItsStoreRemovesFiles) {
+    open(fake_);
+    set("a", "1");
+    stopCleanly();
+    const auto store = data() / "shard-0";
+    const auto copy = dir_.root() / "copy";
+    std::filesystem::copy(store, copy, std::filesystem::copy_options::recursive);
+    open(fake_);
+    set("b", "2");
+    stopCleanly();
+    const auto overwrite = std::filesystem::copy_options::overwrite_existing;
+    const auto newer = dir_.root() / "CURRENT";
+    std::filesystem::copy_file(store / "CURRENT", newer);
+    for (const auto& entry : std::filesystem::directory_iterator(copy)) {
+        std::filesystem::copy(entry.path(), store / entry.path().filename(), overwrite);
+    }
+    EXPECT_NE(refusal().find("it is older"), std::string::npos);
+    std::filesystem::copy_file(newer, store / "CURRENT", overwrite);
+    open(fake_);
+    EXPECT_EQ(get("b"), "2");
 }
 
 TEST_F(PersistentBucketLossTest, AnAcceptedLossIsCountedAndBeginsWithoutHistory) {
@@ -96,8 +130,7 @@ TEST_F(PersistentBucketLossTest, ALostVBucketKeepsItsStateButIsEmpty) {
     bucket_->setVBucketState(Vbid{0}, VbState::Replica, OpTime::now());
     set("a", "1", Vbid{2});
     stopCleanly();
-    std::filesystem::remove_all(data() / "shard-0");
-    std::filesystem::rename(dir_.root() / "copy" / "shard-0", data() / "shard-0");
+    replaceByCopy("shard-0");
     EXPECT_NE(refusal().find("1 documents are gone, 4 vBuckets"), std::string::npos);
     persistence_.acceptLoss = true;
     open(fake_);
