@@ -42,7 +42,7 @@ def _as_wide_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _several_runs_on_this_machine() -> Iterator[None]:
-    """Tests run beside each other, and beside a measurement: each has its own work directory's lock only."""
+    """Tests run next to each other, and next to a measurement: each has its own work directory's lock only."""
     before = os.environ.get("PERFRUNNER_SHARE_HOST")
     os.environ["PERFRUNNER_SHARE_HOST"] = "1"
     yield

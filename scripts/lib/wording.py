@@ -34,6 +34,7 @@ PATTERN = re.compile(
     re.IGNORECASE,
 )
 NOT_A_NAME = {"found", "its", "one", "said", "told"}
+NOT_IN_A_TEST_NAME = {"told", "said", "anew", "beside", "meanwhile", "whoever"}
 
 
 def findings(text: str, *, comments_only: bool = False) -> list[tuple[int, str, str]]:
@@ -49,7 +50,12 @@ def findings(text: str, *, comments_only: bool = False) -> list[tuple[int, str, 
 
 def bad_names(source: str) -> list[tuple[int, str]]:
     """Return line number and name of each variable, parameter or function named by a pronoun or participle."""
-    return sorted(pair for pair in _names(ast.parse(source)) if pair[1] in NOT_A_NAME)
+    return sorted(
+        (line, name)
+        for line, name in _names(ast.parse(source))
+        if name in NOT_A_NAME
+        or (name.startswith("test_") and NOT_IN_A_TEST_NAME & set(name.split("_")))
+    )
 
 
 def _names(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -67,11 +73,15 @@ def main(paths: list[str]) -> int:
     failed = 0
     for path in paths:
         text = Path(path).read_text(encoding="utf-8")
-        for number, word, instead in findings(text, comments_only=path.endswith((".cc", ".h"))):
+        # Tests quote output and older records: only their names are checked.
+        prose = "" if path.startswith("tests/") else text
+        for number, word, instead in findings(prose, comments_only=path.endswith((".cc", ".h"))):
             print(f"{path}:{number}: {word.strip(', ')!r}: write: {instead}")
             failed = 1
         for number, name in bad_names(text) if path.endswith(".py") else ():
-            print(f"{path}:{number}: {name!r} is no name: write what it holds, as a noun")
+            print(
+                f"{path}:{number}: {name!r} is no name: write what it holds or shows, in plain words"
+            )
             failed = 1
     return failed
 

@@ -67,10 +67,10 @@ def test_an_engine_that_does_not_tell_its_allocators_version(
     stats = (
         (two_revisions / "engine_src/server/stats/stats.cc").read_text().splitlines(keepends=True)
     )
-    told = [line for line in stats if "allocator::version()" in line]
-    assert len(told) == 1
+    messages = [line for line in stats if "allocator::version()" in line]
+    assert len(messages) == 1
     (two_revisions / "engine_src/server/stats/stats.cc").write_text(
-        "".join(line for line in stats if line not in told)
+        "".join(line for line in stats if line not in messages)
     )
     allocator = {"name": "jemalloc-5.3.1"}
     old: dict[str, object] = {
@@ -104,7 +104,7 @@ def test_an_engine_that_does_not_tell_its_allocators_version(
     document = json.loads(done.stdout)
     assert document["trials"] == {"ok": 2, "discarded": 0, "failed": 0}
     assert {row["variant"] for row in document["results"] if not row["checked"]} == {"old"}
-    (said,) = [text for text in document["warnings"] if "not checked" in text]
-    assert said.startswith(
+    (output,) = [text for text in document["warnings"] if "not checked" in text]
+    assert output.startswith(
         "old: not checked because of settings_check.skip: allocator.version (asked for"
     )

@@ -99,10 +99,10 @@ def test_the_injected_commit_is_found(history: tuple[Path, list[str]], tmp_path:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["culprits"] == [commits[CULPRIT]], found["finding"]
-    whole = found["steps"][0]
+    matches = json.loads(done.stdout)
+    assert matches["culprits"] == [commits[CULPRIT]], matches["finding"]
+    whole = matches["steps"][0]
     assert (whole["verdict"], whole["outcome"]) == ("worse", "bad")
     assert 1.03 < whole["estimate"] < 1.06
-    assert len(found["steps"]) <= 6
+    assert len(matches["steps"]) <= 6
     assert list((tmp_path / "perfrunner-results" / "bisect").glob("injected-*.svg"))

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.timeout(360
 
 BASE, IMAGE = "localhost/debian:bookworm-slim", "localhost/perfrunner"
 SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
-ROOTS = Path("/etc/ssl/certs/ca-certificates.crt")  # of a machine whose TLS is signed anew
+ROOTS = Path("/etc/ssl/certs/ca-certificates.crt")  # of a machine whose TLS is signed again
 MOUNTED = "/etc/machine-roots.crt"
 OWNER = 12345  # of the mounted results; nobody in the image
 
@@ -60,7 +60,10 @@ class Containers:
             "run", "--rm", "--network", "host", "--runtime", "runc", "--pids-limit", "0",
             "--ulimit", f"nofile={hard(resource.RLIMIT_NOFILE)}", "--ulimit", "nproc=4096:4096",
         ]  # fmt: skip
-        options += ["-e", "PERFRUNNER_SHARE_HOST=1"]  # with what else is measured here meanwhile
+        options += [
+            "-e",
+            "PERFRUNNER_SHARE_HOST=1",
+        ]  # with what else is measured here in the meantime
         for mount in mounts:
             options += ["-v", mount]
         options += ["-w", directory] if directory else []

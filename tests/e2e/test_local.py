@@ -30,22 +30,22 @@ def test_a_tiny_experiment_from_the_spec_to_the_report(real: RealLab) -> None:
     data = real.stored()
     assert data.experiment.state == "done"
     for trial in data.trials:
-        found = trial.metrics
+        matches = trial.metrics
         where = f"{trial.workload} {trial.bucket} {trial.variant}"
-        assert found["ops_per_s"] > 1000, where
-        assert 0 < found["mem_used_bytes"] < found["rss_bytes"], where
-        assert 0 < found["fragmentation_rss"] < 100, where
-        assert found["fragmentation_rss"] == pytest.approx(
-            100 * (1 - found["mem_used_bytes"] / found["rss_bytes"])
+        assert matches["ops_per_s"] > 1000, where
+        assert 0 < matches["mem_used_bytes"] < matches["rss_bytes"], where
+        assert 0 < matches["fragmentation_rss"] < 100, where
+        assert matches["fragmentation_rss"] == pytest.approx(
+            100 * (1 - matches["mem_used_bytes"] / matches["rss_bytes"])
         )
-        assert 0 < found["latency_get_p50_us"] <= found["latency_get_p99_us"], where
+        assert 0 < matches["latency_get_p50_us"] <= matches["latency_get_p99_us"], where
         if trial.workload == "pillowfight":
-            assert 0 < found["server_cpu_us_per_op"] < 1000, where
+            assert 0 < matches["server_cpu_us_per_op"] < 1000, where
         else:  # so short that the kernel may not have counted one tick of it
-            assert 0 < found.get("server_cpu_us_per_op", 1) < 1000, where
+            assert 0 < matches.get("server_cpu_us_per_op", 1) < 1000, where
             live = trial.facts["live_bytes"]
             assert isinstance(live, int)
-            assert live < found["mem_used_bytes"] < 3 * live, where
+            assert live < matches["mem_used_bytes"] < 3 * live, where
     assert (real.out / data.experiment.id / "report.html").exists()
     real.assert_nothing_left()
     # the commands of a trial run by themselves

@@ -29,13 +29,13 @@ def test_it_holds_every_file_of_the_project_and_no_other(installed: Installed) -
         for top, place in CARRIED.items()
         for name in project_files(top)
     }
-    found = {
+    results = {
         path.relative_to(installed.package).as_posix()
         for path in installed.package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert len(expected) > 500
-    assert found == expected
+    assert results == expected
 
 
 def test_every_module_of_it_can_be_imported(installed: Installed, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_tiny_experiment_over_ssh(real: RealLab, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_built_on_the_engine_node_and_linked_anew_there(real: RealLab, tmp_path: Path) -> None:
+def test_built_on_the_engine_node_and_linked_again_there(real: RealLab, tmp_path: Path) -> None:
     """The build host's cache is the one that outlives the tests; the controller's is empty, so all is fetched."""
     CACHE.mkdir(parents=True, exist_ok=True)
     real.work.mkdir(mode=0o700)

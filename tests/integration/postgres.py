@@ -60,10 +60,12 @@ class Postgres:
 
 def _programs() -> Path:
     """Where initdb and postgres are: Debian keeps them out of PATH."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parts[-3]))
-    if not found:
+    matches = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parts[-3])
+    )
+    if not matches:
         pytest.skip("postgresql is not installed: scripts/test installs it")
-    return found[-1].parent
+    return matches[-1].parent
 
 
 @contextlib.contextmanager

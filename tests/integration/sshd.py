@@ -76,7 +76,9 @@ class Sshd:
     def cut(self) -> None:
         """Kill the sessions, so that the server closes their connections."""
         for pid in self.session_pids():
-            with contextlib.suppress(ProcessLookupError):  # one of an earlier test ends meanwhile
+            with contextlib.suppress(
+                ProcessLookupError
+            ):  # one of an earlier test ends in the meantime
                 os.kill(pid, signal.SIGKILL)
 
     def log(self) -> str:

@@ -63,7 +63,7 @@ class Answer:
 
 @final
 class DcpClient:
-    """One connection. Acknowledges every byte at once unless told not to."""
+    """One connection. Acknowledges every byte at once unless asked not to."""
 
     def __init__(
         self, port: int, name: str = "test", *, flags: int = 0, timeout: float = PATIENCE_S

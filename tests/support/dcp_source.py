@@ -1,4 +1,4 @@
-"""A DCP source for tests that answers as it is told: what a replica does with late and unwelcome answers."""
+"""A DCP source for tests that answers as it is configured: what a replica does with late and unwelcome answers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def encoded(log: list[tuple[int, int]]) -> bytes:
 
 @final
 class DcpSource:
-    """Listens on a port of its own. Answers all requests with success at once, but stream requests as it is told."""
+    """Listens on its own port. Answers requests with success at once, but stream requests as it is configured."""
 
     def __init__(self, timeout: float = 30) -> None:
         self.timeout = timeout

@@ -110,7 +110,7 @@ class FleetLab:
     def log(self, worker: str) -> Path:
         return self.directory / f"{worker}.log"
 
-    def said(self, worker: str) -> str:
+    def output_of(self, worker: str) -> str:
         return self.log(worker).read_text() if self.log(worker).exists() else ""
 
     def kill(self, worker: str) -> None:
@@ -144,7 +144,7 @@ class FleetLab:
         until = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > until:
-                logs = "\n".join(self.said(name) for name in self.workers)
+                logs = "\n".join(self.output_of(name) for name in self.workers)
                 raise AssertionError(f"not in {timeout:g} s: {what}\n{logs}")
             time.sleep(0.1)
 
@@ -152,7 +152,7 @@ class FleetLab:
         self, job: str, condition: Callable[[JobStatus], bool], what: str = ""
     ) -> JobStatus:
         """Of a job, as soon as it is so."""
-        found: list[JobStatus] = []
+        matches: list[JobStatus] = []
         with self.queue() as queue:
 
             def look() -> bool:
@@ -161,11 +161,11 @@ class FleetLab:
                 except StoreError:  # the database is away
                     return False
                 assert status is not None, job
-                found[:] = [status]
+                matches[:] = [status]
                 return condition(status)
 
-            self.wait(what or f"{job}: {found}", look)
-        return found[0]
+            self.wait(what or f"{job}: {matches}", look)
+        return matches[0]
 
     def wait_until(self, job: str, state: str) -> JobStatus:
         return self.wait_for(job, lambda status: status.state == state, f"{job} is {state}")
@@ -191,9 +191,9 @@ class FleetLab:
 
     def assert_complete(self, group: str, blocks: int, experiments: int = 1) -> None:
         """Each trial once, however often the run was cut."""
-        found = self.results(group)
-        assert len(found) == experiments
-        for data in found:
+        matches = self.results(group)
+        assert len(matches) == experiments
+        for data in matches:
             assert data.experiment.state == "done"
             trials = Counter((t.block, t.variant) for t in data.trials if t.status == "ok")
             assert trials == {(b, v): 1 for b in range(1, blocks + 1) for v in ("base", "changed")}

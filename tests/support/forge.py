@@ -72,10 +72,12 @@ class Handler(BaseHTTPRequestHandler):
             comment = {"id": 1000 + len(self.server.comments), **json.loads(body)}
             self.server.comments.append(comment)
             self.answer(201, comment)
-        elif (found := self.ONE.fullmatch(url.path)) and self.command == (
-            "PATCH" if found[1] else "PUT"
+        elif (results := self.ONE.fullmatch(url.path)) and self.command == (
+            "PATCH" if results[1] else "PUT"
         ):
-            comment = next(c for c in self.server.comments if c["id"] == int(found[1] or found[2]))
+            comment = next(
+                c for c in self.server.comments if c["id"] == int(results[1] or results[2])
+            )
             comment.update(json.loads(body))
             self.answer(200, comment)
         else:

@@ -95,8 +95,8 @@ def serve() -> dict[str, Any]:
 
     def ended(*_: object) -> None:
         for pid in list(statuses):
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if found:
+            results, status = os.waitpid(pid, os.WNOHANG)
+            if results:
                 os.write(statuses[pid], str(status).encode())
                 os.close(statuses.pop(pid))
 

@@ -1,4 +1,4 @@
-"""Ports for servers that are told which to listen on."""
+"""Ports for servers that are given the ports to listen on."""
 
 from __future__ import annotations
 

@@ -124,10 +124,10 @@ class RecordingGroup:
         self.log.append(f"turns {tool} {output}")
         self.arguments = list(arguments(self.variants[self.baseline], Share(0, 1)))
         assert self.turns is not None
-        for variant, its in zip(self.variants, self.turns.variants, strict=True):
-            loaded = its.report.prepare.ops if its.report.prepare else 0
-            assert its.report.drive is not None
-            variant.driven += its.warmup_ops + loaded + its.report.drive.ops
+        for variant, own in zip(self.variants, self.turns.variants, strict=True):
+            loaded = own.report.prepare.ops if own.report.prepare else 0
+            assert own.report.drive is not None
+            variant.driven += own.warmup_ops + loaded + own.report.drive.ops
         return self.turns
 
 

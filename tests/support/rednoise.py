@@ -59,7 +59,7 @@ def noise(rng: np.random.Generator, step: float, shape: tuple[int, ...]) -> Arra
 def in_turns(
     rng: np.random.Generator, blocks: int, variants: int, seconds: float, slice_s: float
 ) -> Iterator[Array]:
-    """For each block the log rates of a group, shape (rounds, variants): slices one after the other, order drawn anew.
+    """For each block the log rates of a group, shape (rounds, variants): slices one after the other, order drawn again.
 
     `seconds` is the load of one variant. A slice is averaged over pieces of a millisecond where it is longer.
     """
@@ -79,9 +79,9 @@ def one_by_one(rng: np.random.Generator, blocks: int, variants: int, seconds: fl
     load, rest = round(seconds / step), round(3 / step)
     run = noise(rng, step, (blocks * variants * (load + rest),))
     trials = run.reshape(blocks, variants, load + rest)[..., :load]
-    found = np.log(np.exp(trials).mean(axis=-1))
+    results = np.log(np.exp(trials).mean(axis=-1))
     return np.take_along_axis(
-        found, rng.permuted(np.tile(np.arange(variants), (blocks, 1)), axis=1), 1
+        results, rng.permuted(np.tile(np.arange(variants), (blocks, 1)), axis=1), 1
     )
 
 

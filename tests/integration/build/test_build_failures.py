@@ -1,4 +1,4 @@
-"""Builds of the tiny engine that fail, and what is said and left of them."""
+"""Builds of the tiny engine that fail, and what is reported and left of them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TestFailures:
         with pytest.raises(BuildError, match=r"\$CXX: no-such-compiler is not a program"):
             build_variant(variant(), engine, cache)
 
-    def test_source_that_changes_meanwhile(self, engine: Path, cache: Path) -> None:
+    def test_source_that_changes_during_that(self, engine: Path, cache: Path) -> None:
         """The build has a copy: what comes of it is what its id says."""
 
         def meddle(line: str) -> None:

@@ -197,15 +197,15 @@ def test_a_full_disk_there(engine: Path, sshd: Sshd, tmp_path: Path, size: str) 
 
 def running(word: str) -> list[str]:
     """Command lines that hold this word; our own test process aside."""
-    found = []
+    results = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             text = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         if word in text and path.parent.name != str(os.getpid()):
-            found.append(text)
-    return found
+            results.append(text)
+    return results
 
 
 @pytest.mark.parametrize(
@@ -382,13 +382,13 @@ def test_refused_before_anything_is_started(
 
 
 def test_the_doctor_looks_at_the_build_host(sshd: Sshd, tmp_path: Path) -> None:
-    found = {(f.place, f.subject): f for f in examine(cluster_of(sshd, tmp_path), None)}
-    tools = found["maker", "build tools"]
+    results = {(f.place, f.subject): f for f in examine(cluster_of(sshd, tmp_path), None)}
+    tools = results["maker", "build tools"]
     assert tools.grade == "ok"
     assert "cmake 3." in tools.text
-    assert found["maker", "cargo"].grade in ("ok", "warning")
-    assert found["kv1", "programs"].grade == "ok"
-    assert not [place for place, _ in found if place == "this machine"]
+    assert results["maker", "cargo"].grade in ("ok", "warning")
+    assert results["kv1", "programs"].grade == "ok"
+    assert not [place for place, _ in results if place == "this machine"]
 
 
 def test_the_doctor_tells_what_the_build_host_lacks(

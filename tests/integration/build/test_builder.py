@@ -104,12 +104,12 @@ def test_another_revision_compiles_only_what_differs(
     (other / "room.cc").write_text('const char* room() { return "other"; }\n')
     (other / "notes.h").write_text("\n")
     assert says(build_variant(variant(), engine, cache)) == "system core"
-    for source, said in ((other, "system other"), (engine, "system core")):
+    for source, output in ((other, "system other"), (engine, "system core")):
         for name in ("cached", "built"):
             if name == "built":
                 shutil.rmtree(cache / "artifacts")
             lines: list[str] = []
-            assert says(build_variant(variant(), source, cache, lines.append)) == said
+            assert says(build_variant(variant(), source, cache, lines.append)) == output
             if source is other and name == "cached":
                 assert compiled(lines) == ["room.cc.o"]
     assert len([p for p in (cache / "trees").iterdir() if p.is_dir()]) == 1
@@ -127,15 +127,15 @@ def test_programs_that_nobody_runs_are_not_made(engine: Path, cache: Path) -> No
     assert "main.cc.o" not in compiled(lines)
     assert relink(tool, 1, ("a_tool",)).provenance["programs"] == ["a_tool"]
     lines.clear()
-    one = build_variant(variant(), engine, cache, lines.append, ("kv_engine", "kv_engine"))
-    assert (programs(one), says(one)) == (["kv_engine"], "system core")
+    item = build_variant(variant(), engine, cache, lines.append, ("kv_engine", "kv_engine"))
+    assert (programs(item), says(item)) == (["kv_engine"], "system core")
     assert "room.cc.o" not in compiled(lines), "both are made of it"
     lines.clear()
     both = build_variant(variant(), engine, cache, lines.append)
     assert programs(both) == ["a_tool", "kv_engine"]
     assert both.provenance["programs"] == "all"
     assert compiled(lines) == []
-    assert len({tool.build_id, one.build_id, both.build_id}) == 3
+    assert len({tool.build_id, item.build_id, both.build_id}) == 3
     again = build_variant(variant(), engine, cache, lines.append, ("a_tool",))
     assert (again.build_id, again.cached) == (tool.build_id, True)
 
@@ -333,9 +333,9 @@ def test_another_cargo_is_another_build_of_what_it_builds(
         assert made[0].provenance["cargo"] == f"cargo {version}"
         return made[0].build_id, made[1].build_id
 
-    one, two = with_cargo("1.80"), with_cargo("1.95")
-    assert one[0] != two[0]
-    assert one[1] == two[1]
+    item, two = with_cargo("1.80"), with_cargo("1.95")
+    assert item[0] != two[0]
+    assert item[1] == two[1]
 
 
 @pytest.mark.parametrize(

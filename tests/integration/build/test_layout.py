@@ -50,14 +50,14 @@ def order(artifact: Artifact) -> list[str]:
 
 
 def test_two_seeds_two_orders_and_nothing_else(base: Artifact) -> None:
-    one, two = relink(base, 1), relink(base, 2)
-    assert sorted(order(one)) == sorted(order(two)) == sorted(order(base))
-    assert len({tuple(order(a)) for a in (base, one, two)}) == 3
+    single, two = relink(base, 1), relink(base, 2)
+    assert sorted(order(single)) == sorted(order(two)) == sorted(order(base))
+    assert len({tuple(order(a)) for a in (base, single, two)}) == 3
     assert len(order(base)) == FUNCTIONS
-    assert says(one) == says(two) == says(base) == "system core"
-    assert len({base.build_id, one.build_id, two.build_id}) == 3
+    assert says(single) == says(two) == says(base) == "system core"
+    assert len({base.build_id, single.build_id, two.build_id}) == 3
     for name in ("lib/libz.so.1", "lib/libstdc++.so.6"):
-        assert (one.path / name).samefile(base.path / name), "shared with the base, not a copy"
+        assert (single.path / name).samefile(base.path / name), "shared with the base, not a copy"
 
 
 def test_the_same_seed_is_the_same_program(base: Artifact, lab: Path) -> None:
@@ -208,7 +208,7 @@ __attribute__((noinline)) void thrower(int x) { if (x) throw x; }
 
 
 def test_exceptions_clean_up_in_every_order(tmp_path: Path) -> None:
-    """Also beside cold functions without any code, as jemalloc has them: two pieces of code at one address."""
+    """Also next to cold functions without any code, as jemalloc has them: two pieces of code at one address."""
     empty = "\n".join(
         f"__attribute__((cold, used)) void empty_{n}(void) {{ __builtin_unreachable(); }}"
         for n in range(FUNCTIONS)

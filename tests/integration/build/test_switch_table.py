@@ -92,9 +92,9 @@ class Tree:
         return self.build / "generated" / "options" / "selected" / f"{name}.h"
 
     def policy(self, name: str) -> str:
-        found = re.search(r"using Selected\w+ = (.*);", self.selected(name).read_text())
-        assert found is not None
-        return found.group(1)
+        results = re.search(r"using Selected\w+ = (.*);", self.selected(name).read_text())
+        assert results is not None
+        return results.group(1)
 
 
 @pytest.fixture
@@ -242,5 +242,7 @@ def test_a_sixth_experiment_needs_its_policies_and_an_entry(tmp_path: Path, scra
         read = check_readback(variant, {}, {"allocator": {"name": "system"}, "config": config})
         assert read["options.pager"] == variant.name
 
-    told = with_switches(f"{BEGIN}\n{END}", table_of(scratch))
-    assert "| `pager` | how the pager chooses what to evict | `scan`: every item in turn" in told
+    messages = with_switches(f"{BEGIN}\n{END}", table_of(scratch))
+    assert (
+        "| `pager` | how the pager chooses what to evict | `scan`: every item in turn" in messages
+    )

@@ -93,8 +93,8 @@ QUICK = ("mimalloc-3.3.2", "tcmalloc")
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(one, id=one.name, marks=() if one.name in QUICK else pytest.mark.long)
-        for one in LINKED
+        pytest.param(single, id=single.name, marks=() if single.name in QUICK else pytest.mark.long)
+        for single in LINKED
     ],
 )
 def linked(request: pytest.FixtureRequest) -> Linked:

@@ -27,7 +27,7 @@ def vbucket_of(key: bytes) -> int:
 
 
 class Nodes:
-    """Engines and the kvctl that is built beside them."""
+    """Engines and the kvctl that is built next to them."""
 
     def __init__(self, engines: list[Any], kvctl: Path, directory: Path) -> None:
         self.engines, self.kvctl, self.directory = engines, kvctl, directory
@@ -49,12 +49,12 @@ class Nodes:
                 assert done.returncode == 0, done.stderr
 
     def digests(self) -> list[dict[str, Any]]:
-        found = []
+        results = []
         for node in range(len(self.engines)):
             done = self.run(node, "digest")
             assert done.returncode == 0, done.stderr
-            found.append(json.loads(done.stdout))
-        return found
+            results.append(json.loads(done.stdout))
+        return results
 
     def load(self, rows: list[list[int]], count: int, value: bytes) -> None:
         wires = [session(engine.port) for engine in self.engines]
@@ -98,7 +98,7 @@ def test_nodes_follow_each_other_by_the_map(nodes: Callable[[int], Nodes]) -> No
     cluster.tell(rows, 2)
     cluster.load(rows, 300, b"first")
     until(lambda: cluster.agree(rows, 300))
-    states = [{one["state"] for one in held.values()} for held in cluster.digests()]
+    states = [{single["state"] for single in held.values()} for held in cluster.digests()]
     assert states == [{"active", "replica"}] * 3
     cluster.load(rows, 300, b"second value")
     until(lambda: cluster.agree(rows, 300))
@@ -108,7 +108,9 @@ def test_a_digest_names_a_document_of_each_vbucket(nodes: Callable[[int], Nodes]
     cluster = nodes(1)
     cluster.load([[0]] * VBUCKETS, 5, b"of these bytes")
     (held,) = cluster.digests()
-    samples = {int(number): one["sample"] for number, one in held.items() if one["documents"]}
+    samples = {
+        int(number): single["sample"] for number, single in held.items() if single["documents"]
+    }
     assert samples
     with session(cluster.engines[0].port) as wire:
         for number, sample in samples.items():
@@ -117,7 +119,7 @@ def test_a_digest_names_a_document_of_each_vbucket(nodes: Callable[[int], Nodes]
             answer = wire.ask(GET, key, vbucket=number)
             assert (answer.status, answer.cas) == (0, sample["cas"])
             assert zlib.crc32(answer.value) == sample["value_crc32"]
-    assert all(one["sample"] is None for one in held.values() if not one["documents"])
+    assert all(single["sample"] is None for single in held.values() if not single["documents"])
 
 
 def test_a_new_map_moves_the_replicas(nodes: Callable[[int], Nodes]) -> None:
@@ -140,7 +142,7 @@ def test_a_difference_shows(nodes: Callable[[int], Nodes]) -> None:
     assert not cluster.agree(rows, 50), "the same values, but another CAS"
 
 
-def test_the_map_in_force_is_what_clients_are_told(nodes: Callable[[int], Nodes]) -> None:
+def test_the_map_in_force_is_what_clients_get(nodes: Callable[[int], Nodes]) -> None:
     cluster = nodes(2)
     with session(cluster.engines[1].port) as wire:
         assert json.loads(wire.ask(GET_CONFIG).value)["rev"] == 1

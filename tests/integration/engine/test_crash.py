@@ -67,7 +67,7 @@ class History:
 
 
 class Writer(threading.Thread):
-    """Pipelines batches of random sets and deletes until its connection dies or it is told to stop."""
+    """Pipelines batches of random sets and deletes until its connection dies or it is asked to stop."""
 
     def __init__(self, port: int, history: History, seed: int, keys: range = range(KEYS)) -> None:
         super().__init__(daemon=True)
@@ -118,7 +118,7 @@ class Writer(threading.Thread):
 
 
 def wait_for_a_report(port: int, history: History, seconds: float = PATIENCE_S) -> None:
-    """Returns once the engine has said that all that was acknowledged before is persisted."""
+    """Returns once the engine has reported that all that was acknowledged before is persisted."""
     deadline = time.monotonic() + seconds
     with Wire(port) as wire:
         while True:
@@ -207,7 +207,7 @@ def replicated(source: int, replica: int, history: History, seconds: float = PAT
 
 
 def documents(port: int) -> dict[tuple[int, bytes], tuple[int, int, int, bytes]]:
-    """Seqno, opcode, CAS and value of each key, by vBucket; deletions, too."""
+    """Seqno, opcode, CAS and value of each key, by vBucket; deletions as well."""
     with DcpClient(port) as client:
         for vbucket in range(VBUCKETS):
             assert client.open_stream(vbucket, flags=TO_LATEST).status == 0
@@ -413,7 +413,7 @@ def test_a_clean_stop_stores_what_was_never_reported(start_engine: Callable[...,
 
 
 def test_sigkill_under_pillowfight(start_engine: Callable[..., Any], kv_engine: Path) -> None:
-    """The same with the real load generator beside a few known keys: a busy flusher must not lose them."""
+    """The same with the real load generator next to a few known keys: a busy flusher must not lose them."""
     pillowfight = kv_engine.parent / "pillowfight"
     if not pillowfight.is_file():
         pillowfight = kv_engine.parent.parent / "load" / "pillowfight"

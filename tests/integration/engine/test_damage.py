@@ -148,8 +148,10 @@ class Store:
 
     def files(self) -> list[Path]:
         """All but the logs for people: RocksDB's own."""
-        found = sorted(p.relative_to(self.template) for p in self.template.rglob("*"))
-        return [p for p in found if (self.template / p).is_file() and not p.name.startswith("LOG")]
+        results = sorted(p.relative_to(self.template) for p in self.template.rglob("*"))
+        return [
+            p for p in results if (self.template / p).is_file() and not p.name.startswith("LOG")
+        ]
 
     def try_with(self, damage: Damage, *flags: str) -> Outcome:
         """What a start makes of a damaged copy."""
@@ -169,21 +171,21 @@ class Store:
         finally:
             shutil.rmtree(data.parent)
 
-    def judge(self, found: Contents, log: str) -> Outcome:
+    def judge(self, results: Contents, log: str) -> Outcome:
         assert self.contents is not None
-        if found.documents == self.contents.documents:
+        if results.documents == self.contents.documents:
             return Outcome("whole", log)
-        told = any(word in line for line in log.splitlines() for word in LOSS)
+        notices = any(word in line for line in log.splitlines() for word in LOSS)
         changed = {
             vbucket
-            for vbucket, key in self.contents.documents | found.documents
-            if found.documents.get((vbucket, key)) != self.contents.documents.get((vbucket, key))
+            for vbucket, key in self.contents.documents | results.documents
+            if results.documents.get((vbucket, key)) != self.contents.documents.get((vbucket, key))
         }
-        new = all(found.uuids[vb] != self.contents.uuids[vb] for vb in changed)
+        new = all(results.uuids[vb] != self.contents.uuids[vb] for vb in changed)
         # An empty log is what a power cut leaves of writes that nothing has synced.
-        if new and not told and self.stop == "killed" and found.documents in self.earlier:
+        if new and not notices and self.stop == "killed" and results.documents in self.earlier:
             return Outcome("earlier", log)
-        return Outcome("reported" if told and new else "silent", log)
+        return Outcome("reported" if notices and new else "silent", log)
 
 
 @pytest.fixture(params=["clean", "killed"])
@@ -250,10 +252,10 @@ def shorten(file: Path, size: int) -> Damage:
     return lambda data: os.truncate(data / file, size)
 
 
-def exchange(one: Path, other: Path) -> Damage:
+def exchange(single: Path, other: Path) -> Damage:
     def damage(data: Path) -> None:
-        (data / one).rename(data / "between")
-        (data / other).rename(data / one)
+        (data / single).rename(data / "between")
+        (data / other).rename(data / single)
         (data / "between").rename(data / other)
 
     return damage
@@ -285,7 +287,7 @@ def test_no_exchanged_or_older_file_is_a_silent_loss(store: Store) -> None:
     store.add(30)
     pairs = itertools.combinations(store.files(), 2)
     damages: list[tuple[str, Damage]] = [
-        (f"{one} and {other}", exchange(one, other)) for one, other in pairs
+        (f"{single} and {other}", exchange(single, other)) for single, other in pairs
     ]
     damages += [(f"older {file}", put_back(older, file)) for file in earlier]
     pairs = itertools.combinations(earlier, 2)

@@ -316,8 +316,8 @@ def test_a_slow_streams_cursor_is_dropped_and_nothing_is_lost(
 
 
 def drops(writer: Writer) -> str:
-    found = writer.stats(b"dcp")
-    return next((value for key, value in found.items() if key.endswith("cursor_drops")), "0")
+    results = writer.stats(b"dcp")
+    return next((value for key, value in results.items() if key.endswith("cursor_drops")), "0")
 
 
 def test_streams_end_when_the_state_changes(port: int, writer: Writer) -> None:

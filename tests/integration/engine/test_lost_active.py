@@ -85,8 +85,8 @@ def test_an_active_that_comes_back_empty_takes_no_replica_along(
     shutil.rmtree(tmp_path / "active", ignore_errors=True)
     active = start(start_engine, kind, tmp_path / "active", port=active.port)
     until(lambda: replication(replica.port)["copies_kept"] == "1")
-    told = replication(replica.port)["vb_0:copy_kept"]
-    assert told.startswith(f"{DOCUMENTS} documents up to seqno {DOCUMENTS}; the source has")
+    messages = replication(replica.port)["vb_0:copy_kept"]
+    assert messages.startswith(f"{DOCUMENTS} documents up to seqno {DOCUMENTS}; the source has")
     assert "is kept and not replicated" in replica.log.read_text()
     assert items(replica.port) == DOCUMENTS
     fill(active.port, DOCUMENTS + 10)
@@ -264,7 +264,7 @@ def filled_pair(start_engine: Callable[..., Any], tmp_path: Path, kind: str) -> 
     return active, replica
 
 
-def test_an_active_that_was_failed_over_does_not_serve_beside_its_heir(
+def test_an_active_that_was_failed_over_does_not_serve_next_to_its_heir(
     start_engine: Callable[..., Any], tmp_path: Path
 ) -> None:
     old, heir = filled_pair(start_engine, tmp_path, "persistent")

@@ -32,7 +32,7 @@ def persist(wire: Wire, count: int, value: bytes = VALUE) -> None:
 
 @contextmanager
 def syncs_of(engine: Engine, file: Path) -> Iterator[Callable[[], int]]:
-    """How many calls of the engine have put something on the disk. One may be told in two lines: begun, resumed."""
+    """How many calls of the engine have put something on the disk. One may be reported in two lines: begun, resumed."""
     done = re.compile(r"\bf(?:data)?sync(?:\(| resumed>).* = 0$")
     command = [
         "strace",

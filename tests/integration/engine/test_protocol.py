@@ -132,10 +132,10 @@ def test_multi_get_with_quiet_forms(engine: Any) -> None:
     with Wire(engine.port) as wire:
         wire.send(b"".join(frame(SETQ, b"k%d" % i, b"%d" % i, bytes(8)) for i in range(10)))
         wire.send(b"".join(frame(GETKQ, b"k%d" % i, opaque=i) for i in range(20)) + frame(NOOP))
-        found = {}
+        results = {}
         while (answer := wire.answer()).opcode != NOOP:
-            found[answer.key] = answer.value
-        assert found == {b"k%d" % i: b"%d" % i for i in range(10)}
+            results[answer.key] = answer.value
+        assert results == {b"k%d" % i: b"%d" % i for i in range(10)}
 
 
 def test_limits_of_memcached(engine: Any) -> None:

@@ -67,7 +67,7 @@ def reconnected(source: DcpSource) -> StreamRequest:
     return request
 
 
-def found(engine: Any) -> set[bytes]:
+def results(engine: Any) -> set[bytes]:
     """The keys that the vBucket streams; none while a rollback replaces the vBucket."""
     with DcpClient(engine.port) as client:
         status = client.open_stream(flags=4).status
@@ -112,7 +112,7 @@ def test_a_replica_keeps_what_it_shares_with_its_source(replica: Any, source: Dc
         source.snapshot(again, 4, 4, {4: b"new-4"})
         expected = {b"new-1", b"new-4"}
     source.wait_until_read(again)
-    assert found(replica) == expected
+    assert results(replica) == expected
 
 
 def test_a_rollback_into_a_snapshot_loses_nothing_that_it_had_left_out(
@@ -142,7 +142,7 @@ def test_who_follows_a_replica_that_rolled_back_follows_it(
     replica: Any, source: DcpSource, start_engine: Callable[..., Any], tmp_path: Any
 ) -> None:
     leaf = start_engine("--vbuckets", "1", "--replicate-from", f"127.0.0.1:{replica.port}")
-    until(lambda: len(found(leaf)) == 5)
+    until(lambda: len(results(leaf)) == 5)
     with DcpClient(replica.port) as client:
         assert client.open_stream().status == 0
         client.until_seqno(5)
@@ -157,7 +157,7 @@ def test_who_follows_a_replica_that_rolled_back_follows_it(
         end = client.until_end()[-1]
         assert (end.opcode, end.status) == (STREAM_END, ROLLED_BACK)
         assert client.open_stream(start=5, uuid=OLD).status == ROLLBACK
-    until(lambda: found(leaf) == {b"new-1", b"new-2"})
+    until(lambda: results(leaf) == {b"new-1", b"new-2"})
     with session(leaf.port) as wire:
         assert wire.stats(b"replication")["rollbacks"] == "1"
 
@@ -167,11 +167,11 @@ def test_a_follower_of_a_replica_learns_of_a_new_history(
 ) -> None:
     """Its source began another history: no seqno of that must be called one of the history before."""
     leaf = start_engine("--vbuckets", "1", "--replicate-from", f"127.0.0.1:{replica.port}")
-    until(lambda: len(found(leaf)) == 5)
+    until(lambda: len(results(leaf)) == 5)
     request = reconnected(source)
     source.accept(request, [(NEW, 5), (OLD, 0)])
     source.snapshot(request, 6, 6, {6: b"new-6"})
-    until(lambda: len(found(leaf)) == 6)
+    until(lambda: len(results(leaf)) == 6)
     with DcpClient(leaf.port) as client:
         assert client.failover_log() == [(NEW, 5), (OLD, 0)]
 
@@ -186,7 +186,7 @@ def test_a_follower_of_a_replica_that_has_no_history_yet_gets_one(
         until(lambda: wire.stats(b"replication")["streams_opened"] == "1")
     source.accept(first, [(OLD, 0)])
     source.snapshot(first, 1, 1, {1: b"old-1"})
-    until(lambda: found(leaf) == {b"old-1"})
+    until(lambda: results(leaf) == {b"old-1"})
     with DcpClient(leaf.port) as client:
         assert client.failover_log() == [(OLD, 0)]
 
@@ -200,12 +200,12 @@ def test_a_copy_that_is_discarded_under_its_stream_is_fetched_again(
             (SET_VBUCKET, bytes([DEAD])), (DEL_VBUCKET, b""), (SET_VBUCKET, bytes([REPLICA])),
         ):  # fmt: skip
             assert wire.ask(opcode, extras=extras).status == 0
-    assert found(replica) == set()
+    assert results(replica) == set()
     again = source.next_request()
     assert again.start == 0
     source.accept(again, [(OLD, 0)])
     send(replica, source, again, 1, 2, {1: b"old-1", 2: b"old-2"})
-    assert found(replica) == {b"old-1", b"old-2"}
+    assert results(replica) == {b"old-1", b"old-2"}
     with DcpClient(replica.port) as client:
         assert client.failover_log() == [(OLD, 0)]
 
@@ -219,7 +219,7 @@ def test_a_stream_that_the_source_ended_is_asked_for_again(replica: Any, source:
     source.accept(again, [(OLD, 0)])
     source.snapshot(again, 6, 6, {6: b"old-6"})
     source.wait_until_read(again)
-    assert b"old-6" in found(replica)
+    assert b"old-6" in results(replica)
 
 
 def test_a_partial_snapshot_is_never_called_complete(replica: Any, source: DcpSource) -> None:
@@ -266,7 +266,7 @@ def test_a_copy_that_is_promoted_knows_what_its_source_had_purged(
         active = start("active", *purging)
     copy = start("copy", "--replicate-from", f"127.0.0.1:{active.port}")
     leaf = start("leaf", "--replicate-from", f"127.0.0.1:{copy.port}")
-    until(lambda: found(copy) == found(leaf) == {b"kept"})
+    until(lambda: results(copy) == results(leaf) == {b"kept"})
     if kind == "persistent":
         assert copy.stop() == leaf.stop() == 0
         copy, leaf = start("copy"), start("leaf")

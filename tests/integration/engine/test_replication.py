@@ -69,11 +69,11 @@ def contents(port: int) -> list[dict[bytes, Message]]:
         for vbucket in range(VBUCKETS):
             assert client.open_stream(vbucket, flags=TO_LATEST).status == 0
         client.until(lambda got: sum(m.opcode == STREAM_END for m in got) == VBUCKETS, timeout=60)
-        found: list[dict[bytes, Message]] = [{} for _ in range(VBUCKETS)]
+        results: list[dict[bytes, Message]] = [{} for _ in range(VBUCKETS)]
         for message in client.messages:
             if message.is_document:
-                found[message.vbucket][message.key] = message
-        return found
+                results[message.vbucket][message.key] = message
+        return results
 
 
 def essence(message: Message) -> tuple[Any, ...]:
@@ -115,7 +115,7 @@ def test_every_item_of_a_loaded_node_arrives(kind: str, start_pair: Any, tmp_pat
 
 @pytest.mark.parametrize("kind", ["ephemeral", "persistent"])
 def test_a_replica_is_charged_for_what_it_holds(kind: str, start_pair: Any, tmp_path: Any) -> None:
-    """What was overwritten and given back is charged first, too: nothing may be left of it."""
+    """What was overwritten and given back is charged first as well: nothing may be left of it."""
     quick = ("--param", "chk_period_ms=100", "--param", "chk_remover_ms=100")
     source = start_pair(kind, "--data-dir", str(tmp_path / "source"), *quick)
     replica = start_pair(kind, "--data-dir", str(tmp_path / "replica"), *quick, replica_of=source)
@@ -158,7 +158,7 @@ def test_a_restarted_replica_resumes(start_pair: Any, tmp_path: Any) -> None:
         assert int(stats["messages"]) < 1500, "only what it missed"
 
 
-def test_a_replica_of_another_history_starts_over_when_it_is_told_to(
+def test_a_replica_of_another_history_starts_over_when_it_is_asked_to(
     start_pair: Any, kv_engine: Path, tmp_path: Path
 ) -> None:
     """It cannot know whether the other source ever had what it has."""
@@ -227,8 +227,8 @@ def test_a_source_with_users_is_followed_by_one_of_them(
     login = login_file(tmp_path / "login.json", {"ann": "secret"})
     replica = start_pair("ephemeral", "--replicate-login", login, replica_of=guarded)
     until(lambda: sum(map(len, contents(replica.port))) == 500)
-    found = {key: m.value for vb in contents(replica.port) for key, m in vb.items()}
-    assert found == {b"key-%d" % n: b"%d" % n for n in range(500)}
+    results = {key: m.value for vb in contents(replica.port) for key, m in vb.items()}
+    assert results == {b"key-%d" % n: b"%d" % n for n in range(500)}
     assert "secret" not in replica.log.read_text()
 
 

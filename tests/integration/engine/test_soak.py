@@ -1,4 +1,4 @@
-"""Bad customers for a while, honest ones beside them; afterwards the engine holds what it held before.
+"""Bad customers for a while, honest ones next to them; afterwards the engine holds what it held before.
 
 A round is a time with all customers at once, then none: connections, file descriptors, mem_used and RSS come back to
 their level. The first round is not judged: allocators keep what they once had.
@@ -261,7 +261,7 @@ def test_bad_customers_leave_nothing_behind(
     early, late = judged[:third], judged[-third:]
     assert {level.descriptors for level in levels} == {levels[0].descriptors}
     first, last = (median(level.mem_used for level in some) for some in (early, late))
-    assert last == pytest.approx(first, abs=64_000), levels  # less is a fault, too
+    assert last == pytest.approx(first, abs=64_000), levels  # less is a fault as well
     first, last = (median(level.rss for level in some) for some in (early, late))
     assert last <= first + SLACK, levels
     assert engine.stop() == 0

@@ -255,7 +255,7 @@ def test_a_key_that_does_not_fit_is_refused(kv_engine: Path, certificates: Certi
 
 
 class Tools:
-    """The programs that are built beside the engine, as user ann, over TLS."""
+    """The programs that are built next to the engine, as user ann, over TLS."""
 
     def __init__(self, bin_dir: Path, directory: Path, certificates: Certificates) -> None:
         self.bin_dir, self.ca = bin_dir, certificates["ca.pem"]
@@ -357,7 +357,7 @@ def test_a_replica_follows_over_tls(
             capture_output=True, text=True, timeout=PATIENCE_S, check=True,
         )  # fmt: skip
         held = json.loads(done.stdout)
-        return {number: (one["documents"], one["digest"]) for number, one in held.items()}
+        return {number: (single["documents"], single["digest"]) for number, single in held.items()}
 
     until(lambda: copies() == tools.documents(port, *shown))
 
@@ -379,7 +379,7 @@ def test_a_replica_refuses_a_source_that_nobody_vouches_for(
 def test_a_cluster_map_names_the_ports_for_tls(
     start_engine: Callable[..., Any], tools: Tools, certificates: Certificates, tmp_path: Path
 ) -> None:
-    """Its plain ports are closed ones here: whoever used them would fail."""
+    """Its plain ports are closed ones here: any client that used them would fail."""
     ports, rows = [free_port(), free_port()], [[0, 1], [1, 0]] * 2
     for number, port in enumerate(ports):
         start_engine(

@@ -131,8 +131,8 @@ class Wire:
 
     def stats(self, group: bytes = b"") -> dict[str, str]:
         self.send(frame(0x10, group))
-        found: dict[str, str] = {}
+        results: dict[str, str] = {}
         while (answer := self.answer()).key:
-            found[answer.key.decode()] = answer.value.decode()
+            results[answer.key.decode()] = answer.value.decode()
         assert answer.status == 0, answer
-        return found
+        return results

@@ -25,7 +25,7 @@ QUICKSTART = Path(__file__).parents[3] / "specs" / "experiments" / "quickstart.y
 
 
 class Watch:
-    """Notes what runs; raises what it is told to at the end of the n-th trial."""
+    """Notes what runs; raises what it is asked to at the end of the n-th trial."""
 
     def __init__(self) -> None:
         self.begun: list[bool] = []  # of each experiment that ran: whether it was resumed
@@ -80,8 +80,8 @@ def plan(tmp_path: Path, *, comparisons: int, blocks: int = 1, variants: int = 2
 
 
 def run(planned: list[Planned], places: Places, watch: Watch) -> tuple[int, list[Progress]]:
-    told: list[Progress] = []
-    return campaign.run(planned, places, watch, tell=told.append), told
+    messages: list[Progress] = []
+    return campaign.run(planned, places, watch, tell=messages.append), messages
 
 
 @pytest.mark.long
@@ -95,26 +95,26 @@ def test_the_functions_that_explain_names_are_kept(
     )
     code, _ = run(list(planned), places, Watch())
     assert code == 0
-    (one,) = kept.read(places.keep, "explain").comparisons
-    assert tuple(one.values) == ("none", "again", "share2")
+    (single,) = kept.read(places.keep, "explain").comparisons
+    assert tuple(single.values) == ("none", "again", "share2")
     for variant in ("again", "share2"):
-        found = one.facts["explained"][variant]
+        matches = single.facts["explained"][variant]
         # `cold` has 4 samples in each of six trials; `hot` has one, too few to be compared.
-        assert (found["samples"], found["functions"]) == (30, 1)
-        assert (found["changed"] == 0) == (found["first"] is None)
+        assert (matches["samples"], matches["functions"]) == (30, 1)
+        assert (matches["changed"] == 0) == (matches["first"] is None)
 
 
 def test_a_pair_is_measured_by_its_own_slices_and_not_measured_again(
     tmp_path: Path, places: Places
 ) -> None:
     planned, watch = plan(tmp_path, comparisons=2, variants=4), Watch()
-    code, (told,) = run(planned, places, watch)
-    assert (code, told.done, told.total) == (0, 1, 1)
+    code, (messages,) = run(planned, places, watch)
+    assert (code, messages.done, messages.total) == (0, 1, 1)
     first, second = kept.read(places.keep, "aa").comparisons
     assert (tuple(first.values), tuple(second.values)) == (("a1", "b1"), ("a2", "b2"))
-    said = first.facts["report"]
-    assert said == second.facts["report"], "of the whole experiment"
-    assert (said["rows"], said["differ"]) == (0, []), "of one block there are no intervals"
+    output = first.facts["report"]
+    assert output == second.facts["report"], "of the whole experiment"
+    assert (output["rows"], output["differ"]) == (0, []), "of one block there are no intervals"
     with ResultStore.open(places.out) as store:
         (summary,) = store.list()
         trials = {t.variant: t for t in store.load(summary.experiment.id).trials}
@@ -129,8 +129,8 @@ def test_a_pair_is_measured_by_its_own_slices_and_not_measured_again(
     )
     assert second.values["b2"]["ops_per_s"][0] != trials["b2"].metrics["ops_per_s"]
 
-    code, (told,) = run(planned, places, watch)
-    assert (code, told.seconds, watch.begun) == (0, 0.0, [False]), "nothing ran again"
+    code, (messages,) = run(planned, places, watch)
+    assert (code, messages.seconds, watch.begun) == (0, 0.0, [False]), "nothing ran again"
     (places.keep / "aa.json").unlink()
     run(planned, places, watch)
     assert watch.begun == [False], "what is stored is only read again"
@@ -150,15 +150,17 @@ def test_what_was_stopped_goes_on(tmp_path: Path, places: Places) -> None:
     assert kept.read(places.keep, "aa").comparisons == ()
     code, _ = run(planned, places, watch)
     assert (code, watch.begun, watch.trials) == (0, [False, True], 4)
-    (found,) = kept.read(places.keep, "aa").comparisons
-    assert found.blocks == 2
+    (matches,) = kept.read(places.keep, "aa").comparisons
+    assert matches.blocks == 2
 
 
 def test_no_experiment_is_begun_when_the_time_is_up(tmp_path: Path, places: Places) -> None:
     watch = Watch()
-    told: list[Progress] = []
-    code = campaign.run(plan(tmp_path, comparisons=2), places, watch, tell=told.append, until=0.0)
-    assert (code, told, watch.begun) == (0, [], [])
+    messages: list[Progress] = []
+    code = campaign.run(
+        plan(tmp_path, comparisons=2), places, watch, tell=messages.append, until=0.0
+    )
+    assert (code, messages, watch.begun) == (0, [], [])
 
 
 def test_an_experiment_of_which_nothing_counts_ends_the_campaign(

@@ -206,9 +206,11 @@ def test_a_finished_run_with_failed_cases_is_finished(
     words = ["run", str(lab.spec_path), "--out", str(lab.out), "--json"]
     failed = invoke_words(monkeypatch, words, lab, build_fails=["changed"])
     assert failed.exit_code == 3, failed.output
-    told = [line for line in failed.stderr.splitlines() if line.startswith("failed: ")]
+    messages = [line for line in failed.stderr.splitlines() if line.startswith("failed: ")]
     first = "block 1, changed · persistent · pf"
-    assert told == [f"failed: {first} (and 2 more): the build failed: the compiler refused changed"]
+    assert messages == [
+        f"failed: {first} (and 2 more): the build failed: the compiler refused changed"
+    ]
     data = lab.stored()
     assert data.experiment.state == "done"
     again = [*words, "--resume", data.experiment.id]
@@ -229,8 +231,8 @@ def test_a_cause_that_meets_every_trial_ends_the_run(
     lab.write_spec(blocks=9, variants={"base": variant(exit=7), "changed": variant(exit=7)})
     result = invoke(lab, monkeypatch)
     assert result.exit_code == 3
-    said = "stopped: 3 trials in a row failed with the same cause: the engine on here did not stop cleanly"
-    assert said in result.stderr
+    text = "stopped: 3 trials in a row failed with the same cause: the engine on here did not stop cleanly"
+    assert text in result.stderr
     data = lab.stored()
     assert data.experiment.state == "failed", "it can be resumed"
     assert len(data.trials) == 6, "three groups of two"

@@ -40,11 +40,11 @@ def test_a_full_disk_ends_the_run_with_one_message(lab: Lab, small_disk: Path) -
     free = os.statvfs(small_disk)
     (small_disk / "ballast").write_bytes(b"x" * max(0, free.f_bavail * free.f_frsize - 30_000))
     code = driver.finish(120)
-    said = driver.stderr()
-    assert code == 3, said
-    assert said.startswith(f"error: the disk of {lab.out} is full")
-    assert "--resume" in said
-    assert "Traceback" not in said
+    output = driver.stderr()
+    assert code == 3, output
+    assert output.startswith(f"error: the disk of {lab.out} is full")
+    assert "--resume" in output
+    assert "Traceback" not in output
     lab.assert_nothing_left()
     with ResultStore.open(lab.out, create=False) as store:
         (summary,) = store.list()
@@ -63,10 +63,10 @@ def test_a_file_that_may_not_grow_is_the_same(lab: Lab) -> None:
     """Without root: every file of the process is limited, which is met as EFBIG (SQLite says: I/O error)."""
     lab.write_spec(blocks=40)
     code, driver = lab.run(fakes={"file_size_limit": 60_000})
-    said = driver.stderr()
-    assert code == 3, said
-    assert said.startswith(f"error: the disk of {lab.out}")
-    assert "Traceback" not in said
+    output = driver.stderr()
+    assert code == 3, output
+    assert output.startswith(f"error: the disk of {lab.out}")
+    assert "Traceback" not in output
     lab.assert_nothing_left()
 
 
@@ -79,9 +79,9 @@ def test_a_store_that_goes_is_not_replaced_by_an_empty_one(lab: Lab) -> None:
     store, away = lab.out / "results.sqlite", lab.directory / "away"
     store.rename(away)
     assert driver.finish(120) == 3
-    said = driver.stderr()
-    assert said.startswith(f"error: {store} is not there any more")
-    assert "--resume" in said
+    output = driver.stderr()
+    assert output.startswith(f"error: {store} is not there any more")
+    assert "--resume" in output
     assert not store.exists()
     lab.assert_nothing_left()
     away.rename(store)

@@ -98,14 +98,14 @@ def test_the_exact_sequence_of_what_is_run_side_by_side(lab: Lab) -> None:
         ("RunFinished", None),
     ]  # fmt: skip
     assert driver.of("TrialStarted")[0]["others"] == [second]
-    one, other = lab.stored().trials
-    assert (one.variant, one.facts["slot"], one.group) == (first, 1, 1)
+    single, other = lab.stored().trials
+    assert (single.variant, single.facts["slot"], single.group) == (first, 1, 1)
     assert (other.variant, other.facts["slot"], other.group) == (second, 2, 1)
-    assert one.facts["variants"] == other.facts["variants"] == [first, second]
-    assert one.facts["seed"] == other.facts["seed"], "the same keys and values"
-    assert one.started_at == other.started_at
-    slices = json.loads((lab.out / one.raw_dir / "slices.json").read_text())
-    assert len(slices["ops"]) == one.facts["rounds"]
+    assert single.facts["variants"] == other.facts["variants"] == [first, second]
+    assert single.facts["seed"] == other.facts["seed"], "the same keys and values"
+    assert single.started_at == other.started_at
+    slices = json.loads((lab.out / single.raw_dir / "slices.json").read_text())
+    assert len(slices["ops"]) == single.facts["rounds"]
 
 
 def test_both_variants_are_alive_while_either_is_loaded(lab: Lab) -> None:
@@ -161,11 +161,11 @@ def test_one_variant_and_twelve_variants_are_groups_too(lab: Lab) -> None:
 @pytest.mark.long
 def test_on_one_cpu_engine_and_load_share_it(lab: Lab) -> None:
     lab.write_spec(blocks=1)
-    one = min(os.sched_getaffinity(0))
-    code, driver = lab.run(fakes={"cpus": [one]})
+    single = min(os.sched_getaffinity(0))
+    code, driver = lab.run(fakes={"cpus": [single]})
     assert (code, driver.stderr()) == (0, "")
     (host,) = lab.stored().experiment.facts["hosts"].values()
-    assert host["cpus_allowed"] == str(one)
+    assert host["cpus_allowed"] == str(single)
     trials = lab.stored().trials
     assert [(t.status, t.group) for t in trials] == [("ok", 1), ("ok", 1)]
     assert {json.dumps(t.facts["cpus"]) for t in trials} == {'{"engine": "", "client": ""}'}
@@ -220,8 +220,8 @@ def test_reproduce_runs_by_itself(lab: Lab, schedule: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     out = done.stdout.split("output goes to ")[1].strip()
-    said = next((lab.directory / out).glob("client*.out")).read_text()
-    report = json.loads(said)
+    printed = next((lab.directory / out).glob("client*.out")).read_text()
+    report = json.loads(printed)
     variants = [a["report"] for a in report["group"]["variants"]] if "group" in report else [report]
     assert len(variants) == (2 if schedule == "interleaved" else 1)
     assert all(variant["access"]["ops"] > 0 for variant in variants)
@@ -251,7 +251,7 @@ def test_a_port_in_use_is_refused_before_anything_is_built(lab: Lab) -> None:
 
 
 @pytest.mark.long
-def test_a_port_that_is_taken_meanwhile_is_said_clearly(lab: Lab) -> None:
+def test_a_port_that_is_taken_during_that_is_reported_clearly(lab: Lab) -> None:
     port = free_ports(2)
     lab.write_spec(blocks=1, engine={"vbuckets": 16, "port": port})
     driver = lab.start(fakes={"build_sleep": 1})

@@ -20,9 +20,9 @@ def test_a_load_client_that_dies_fails_its_group_which_is_redone(lab: Lab) -> No
     clients: list[int] = []
     while not clients:
         assert driver.process.poll() is None, driver.stderr()
-        found = (line.split(" ", 1) for line in lab.processes())
+        results = (line.split(" ", 1) for line in lab.processes())
         clients = [
-            int(pid) for pid, command in found if "--variant=" in command and "-S" in command
+            int(pid) for pid, command in results if "--variant=" in command and "-S" in command
         ]
     for pid in clients:
         os.kill(pid, signal.SIGKILL)
@@ -65,7 +65,7 @@ def test_an_engine_that_is_killed_fails_its_trial_with_its_logs_and_the_rest_goe
     lab.assert_nothing_left()
 
 
-@pytest.mark.long  # the healthy variants start in that time on a busy machine, too
+@pytest.mark.long  # the healthy variants start in that time on a busy machine as well
 def test_a_variant_that_is_never_ready_costs_its_group_which_is_redone(lab: Lab) -> None:
     stuck = variant(never_ready=1, once=lab.directory / "stuck")
     lab.write_spec(blocks=1, variants={"base": variant(), "changed": stuck})

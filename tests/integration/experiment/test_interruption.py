@@ -51,9 +51,9 @@ def test_ctrl_c_in_each_phase(
     time.sleep(0.2)
     interrupt(driver)
     lab.assert_nothing_left()
-    (told,) = driver.of("Interrupted")
-    assert told["signal_name"] == "SIGINT"
-    assert told["resume_command"].endswith("--resume")
+    (messages,) = driver.of("Interrupted")
+    assert messages["signal_name"] == "SIGINT"
+    assert messages["resume_command"].endswith("--resume")
     data = lab.stored()
     assert data.experiment.state == "interrupted"
     finished = len(driver.of("TrialFinished"))
@@ -148,7 +148,7 @@ def test_killed_again_and_again_it_still_gets_done(lab: Lab) -> None:
 
 
 @pytest.mark.long
-def test_what_cannot_be_resumed_is_said(lab: Lab) -> None:
+def test_what_cannot_be_resumed_is_reported(lab: Lab) -> None:
     lab.write_spec()
     code, driver = lab.run(resume=True)
     assert code == 2

@@ -59,8 +59,8 @@ def test_each_variant_is_profiled_once_more_at_the_end(lab: Lab, schedule: str) 
     assert kept == [BASE, CHANGED]
     lab.assert_nothing_left()
     document = json.loads(printed(lab, "report", "--format", "json"))
-    (found,) = document["profiles"]
-    assert (found["variant"], found["functions"][0]["function"]) == ("changed", "cold")
+    (results,) = document["profiles"]
+    assert (results["variant"], results["functions"][0]["function"]) == ("changed", "cold")
     assert printed(lab, "profile") == BASE
     both = printed(lab, "profile", "--variant", "changed", "--against", "base")
     assert both.splitlines()[1] == "front-end;kv::run(int);hot 1 4"
@@ -81,12 +81,12 @@ def test_every_trial_of_a_workload_with_profile_blocks_keeps_its_profile(lab: La
         assert taken["counters"] == {"task-clock": 1e9, "instructions": 4e6, "cycles": 2e6}
         assert (lab.out / trial.raw_dir / "profile.folded").is_file()
     lab.assert_nothing_left()
-    (found,) = json.loads(printed(lab, "explain", "base", "changed", "--json"))
-    assert (found["workload"], found["blocks"], found["samples"]) == ("pf", 3, 3 * (5 + 44))
-    hot, cold = sorted(found["functions"], key=lambda row: -row["difference"])
+    (results,) = json.loads(printed(lab, "explain", "base", "changed", "--json"))
+    assert (results["workload"], results["blocks"], results["samples"]) == ("pf", 3, 3 * (5 + 44))
+    hot, cold = sorted(results["functions"], key=lambda row: -row["difference"])
     assert (hot["thread"], hot["function"], cold["function"]) == ("front-end", "hot", "cold")
     assert hot["difference"] > 0 > cold["difference"]
-    assert found["events"]["ipc"]["baseline"] == pytest.approx(2.0)
+    assert results["events"]["ipc"]["baseline"] == pytest.approx(2.0)
     text = printed(lab, "explain", "base", "changed", "--all")
     assert "instructions per cycle" in text
     assert "front-end  hot" in text
@@ -105,18 +105,18 @@ def test_a_host_that_cannot_record_is_refused_before_anything_starts(
     lab.write_spec(workloads={"pf": PROFILED}, blocks=1)
     perf = write_perf(lab.directory, refuses="Access to performance monitoring is limited.")
     code, driver = lab.run(fakes={"perf": "/nowhere/perf" if missing else str(perf)})
-    said = driver.stderr()
+    output = driver.stderr()
     assert code == 3
     assert not driver.of("BuildStarted")
-    assert len(said.splitlines()) == 2, "a sentence and a hint"
+    assert len(output.splitlines()) == 2, "a sentence and a hint"
     if missing:
-        assert said.startswith(
+        assert output.startswith(
             "error: here: perf is not installed\nhint: apt-get install linux-perf"
         )
     else:
-        assert "error: here: " in said
-        assert "Access to performance" in said or "perf_event_paranoid is" in said
-    assert "remove `profile` from workload pf" in said
+        assert "error: here: " in output
+        assert "Access to performance" in output or "perf_event_paranoid is" in output
+    assert "remove `profile` from workload pf" in output
     lab.assert_nothing_left()
 
 
@@ -190,10 +190,10 @@ def test_a_program_that_a_conductor_started_is_found_by_its_environment(tmp_path
         conductor = host.start(
             ["sh", "-c", both], name="conductor", log_stdout="c.out", log_stderr="c.log"
         )
-        found = [find_child(host.transport, conductor, f"TMPDIR={at}") for at in ("/a", "/b")]
-        assert None not in found
-        assert len(set(found)) == 2
-        assert "TMPDIR=/b" in Path(f"/proc/{found[1]}/environ").read_text().split("\0")
+        results = [find_child(host.transport, conductor, f"TMPDIR={at}") for at in ("/a", "/b")]
+        assert None not in results
+        assert len(set(results)) == 2
+        assert "TMPDIR=/b" in Path(f"/proc/{results[1]}/environ").read_text().split("\0")
         conductor.stop(0.0)
         assert find_child(host.transport, conductor, "TMPDIR=/a") is None
 
@@ -254,7 +254,7 @@ def test_the_real_engine_under_the_real_perf(lab: Lab, artifact: str, tmp_path: 
         else:
             assert "profile" not in trial.facts
     report = build_report(data)
-    assert [str(its.case) for its in report.profiles] == ["pf · persistent", "bench", "alone"]
+    assert [str(own.case) for own in report.profiles] == ["pf · persistent", "bench", "alone"]
     page = write_html(report, data, tmp_path / "page.html").read_text()
     assert page.count('<svg class="flame"') == 6
     lab.assert_nothing_left()

@@ -98,15 +98,15 @@ def test_its_figures_are_metrics(artifact: str, tmp_path: Path) -> None:
     assert all(is_metric(name) for name in measured.metrics)
 
 
-def test_a_consumers_walk_and_what_is_timed_beside_it(artifact: str, tmp_path: Path) -> None:
+def test_a_consumers_walk_and_what_is_timed_next_to_it(artifact: str, tmp_path: Path) -> None:
     spec = MicrobenchSpec(
         type="microbench", program="consumer_bench", min_time=0.01, filter="ConsumerBench/.*/16"
     )
     with bench(artifact, tmp_path, dcp_consumer_probe="before") as tools:
         (measured,) = microbench.run(tools, spec)
     names = ("Drain", "DrainBesideReceiver", "ReceiverBesideDrain")
-    found = {f"ConsumerBench/{name}/16{of}" for name in names for of in ("", "/cpu_time")}
-    assert set(measured.metrics) == found
+    results = {f"ConsumerBench/{name}/16{of}" for name in names for of in ("", "/cpu_time")}
+    assert set(measured.metrics) == results
     assert all(is_metric(name) and value > 0 for name, value in measured.metrics.items())
 
 
@@ -115,19 +115,19 @@ def test_side_by_side_every_variant_has_the_same_metrics(artifact: str, tmp_path
         **QUICK, filter=f"{DROP}/(1|10|100)$", counters=["checkpoints"], growth=[DROP]
     )
     with bench(artifact, tmp_path, variants=2, cursor_drop="compare") as tools:
-        one, other = microbench.run(tools, spec)
-    assert set(one.metrics) == set(other.metrics)
-    assert {f"{DROP}/1", f"{DROP}/100/cpu_time", f"{DROP}/growth"} <= set(one.metrics)
-    assert one.metrics[f"{DROP}/100/checkpoints"] == pytest.approx(101, abs=2)
-    assert all(is_metric(name) for name in one.metrics)
-    assert all(value > 0 for name, value in one.metrics.items() if not name.endswith("growth"))
+        single, other = microbench.run(tools, spec)
+    assert set(single.metrics) == set(other.metrics)
+    assert {f"{DROP}/1", f"{DROP}/100/cpu_time", f"{DROP}/growth"} <= set(single.metrics)
+    assert single.metrics[f"{DROP}/100/checkpoints"] == pytest.approx(101, abs=2)
+    assert all(is_metric(name) for name in single.metrics)
+    assert all(value > 0 for name, value in single.metrics.items() if not name.endswith("growth"))
 
 
 def test_side_by_side_latency_takes_turns_at_each_phase(artifact: str, tmp_path: Path) -> None:
     spec = LatencySpec(type="latency", items=4000, dcp="busy", slice=0.002)
     with bench(artifact, tmp_path, variants=2) as tools:
-        one, other = latency.run(tools, spec)
-    for measured in (one, other):
+        single, other = latency.run(tools, spec)
+    for measured in (single, other):
         assert len(measured.metrics) == 16
         assert all(value > 0 and is_metric(name) for name, value in measured.metrics.items())
         rounds = measured.facts["rounds"]
@@ -143,8 +143,8 @@ def test_a_client_that_is_sent_a_backlog_alone_has_a_rate(
         type="latency", items=2000, dcp="notify", backlog="alone", vbuckets=64, buffer_size="1MiB"
     )
     with bench(artifact, tmp_path, variants=variants) as tools:
-        found = latency.run(tools, spec)
-    for measured in found:
+        results = latency.run(tools, spec)
+    for measured in results:
         assert len(measured.metrics) == 17
         assert measured.metrics["Latency/Dcp/items_per_s"] > 1000
         assert all(value > 0 and is_metric(name) for name, value in measured.metrics.items())
@@ -153,13 +153,13 @@ def test_a_client_that_is_sent_a_backlog_alone_has_a_rate(
         assert dcp["documents_after"]["dcp"] == 2000
 
 
-def test_a_client_may_be_sent_a_backlog_beside_the_phases(artifact: str, tmp_path: Path) -> None:
+def test_a_client_may_be_sent_a_backlog_next_to_the_phases(artifact: str, tmp_path: Path) -> None:
     spec = LatencySpec(
         type="latency", items=2000, dcp="busy", backlog="beside", vbuckets=64, busy_vbuckets=8
     )
     with bench(artifact, tmp_path, variants=2) as tools:
-        found = latency.run(tools, spec)
-    for measured in found:
+        results = latency.run(tools, spec)
+    for measured in results:
         assert len(measured.metrics) == 16
         dcp = measured.facts["dcp"]
         assert isinstance(dcp, dict)
@@ -176,13 +176,13 @@ def test_more_threads_than_cpus_share_them(artifact: str, tmp_path: Path) -> Non
         counters=["cpus"],
     )
     with bench(artifact, tmp_path, variants=2) as tools:
-        one, _ = microbench.run(tools, spec)
+        single, _ = microbench.run(tools, spec)
     cpus = len(os.sched_getaffinity(0))
     for name in ("HTStatsEpilogue", "Delete/sized"):
         family = f"HTBOversubscribed/{name}/threads:{2 * cpus}"
-        assert one.metrics[family] > 0
-        assert one.metrics[f"{family}/cpus"] == pytest.approx(cpus)
-    assert all(is_metric(name) for name in one.metrics)
+        assert single.metrics[family] > 0
+        assert single.metrics[f"{family}/cpus"] == pytest.approx(cpus)
+    assert all(is_metric(name) for name in single.metrics)
 
 
 @pytest.mark.parametrize("variants", [1, 2])
@@ -198,7 +198,7 @@ def test_a_build_of_another_variant_is_refused(
 
 
 @pytest.mark.parametrize("variants", [1, 2])
-def test_a_filter_that_matches_nothing_is_said(
+def test_a_filter_that_matches_nothing_is_reported(
     artifact: str, tmp_path: Path, variants: int
 ) -> None:
     spec = MicrobenchSpec(**QUICK, filter="Nothing")

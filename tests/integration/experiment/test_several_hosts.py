@@ -98,7 +98,7 @@ def test_every_client_drives_the_whole_cluster_with_its_own_share_of_the_keys(la
     lab.assert_nothing_left()
 
 
-def test_the_engines_are_told_what_they_are_of_the_cluster(lab: Lab) -> None:
+def test_the_engines_learn_what_they_are_of_the_cluster(lab: Lab) -> None:
     result = run_trial(lab, "app")
     configs = [
         json.loads((result.directory / f"engine-kv{n}-cluster.json").read_text()) for n in (1, 2)

@@ -132,8 +132,8 @@ def test_a_bad_source_ends_with_2_before_anything_starts(lab: Lab, repo: Repo) -
     code, driver = lab.run(fakes={"engine_src": str(repo.engine)})
     assert code == 2
     assert driver.events == []
-    said = driver.stderr()
-    assert "variant changed: " in said
-    assert "has no revision mian (did you mean main?)" in said
+    output = driver.stderr()
+    assert "variant changed: " in output
+    assert "has no revision mian (did you mean main?)" in output
     with ResultStore.open(lab.out, create=False) as store:
         assert list(store.list()) == []

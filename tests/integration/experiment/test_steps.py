@@ -158,7 +158,7 @@ def test_a_failover_under_load(loopback: Loopback, nodes: int, replicas: int, bu
 
 
 @pytest.mark.long
-def test_a_failover_takes_as_long_as_its_detection_and_nothing_is_served_meanwhile(
+def test_a_failover_takes_as_long_as_its_detection_and_nothing_is_served_during_that(
     loopback: Loopback,
 ) -> None:
     result = loopback.run({**STEP, "detection": "1500ms"}, nodes=2, replicas=1, clients=2)
@@ -222,8 +222,8 @@ def test_a_rebalance_under_load_loses_nothing(
     else:
         stat = json.loads((result.directory / "engine-kv2-stat.json").read_text())[""]
         assert ITEMS * 0.65 < int(stat["curr_items"]) < ITEMS * 0.85, "three quarters of all"
-    told = json.loads((result.directory / "engine-kv1-cluster.json").read_text())
-    active = [row[0] for row in told["vBucketServerMap"]["vBucketMap"]]
+    messages = json.loads((result.directory / "engine-kv1-cluster.json").read_text())
+    active = [row[0] for row in messages["vBucketServerMap"]["vBucketMap"]]
     assert active.count(1) - active.count(0) == 2 * count - (VBUCKETS % nodes == 1)
 
 

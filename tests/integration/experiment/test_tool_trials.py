@@ -32,7 +32,7 @@ def kept(lab: Lab, trial: TrialRecord) -> Path:
     return lab.out / trial.raw_dir
 
 
-def test_a_tool_is_measured_beside_a_server_and_starts_no_engine(lab: Lab) -> None:
+def test_a_tool_is_measured_next_to_a_server_and_starts_no_engine(lab: Lab) -> None:
     lab.write_spec(
         workloads={"bench": BENCH, "pf": PILLOWFIGHT},
         variants={"base": variant(bench_ns=100), "changed": variant(bench_ns=50)},
@@ -94,7 +94,7 @@ def test_programs_side_by_side_take_turns_and_each_trial_keeps_its_part(lab: Lab
         ({"bench_drop": "walk"}, "asked for compare, the engine has walk"),
     ],
 )
-def test_a_program_that_fails_beside_others_is_the_one_that_is_named(
+def test_a_program_that_fails_next_to_others_is_the_one_that_is_named(
     lab: Lab, behaviour: dict[str, object], reason: str
 ) -> None:
     bad = {**variant(**behaviour), "options": {"cursor_drop": "compare"}}
@@ -133,8 +133,8 @@ def test_a_conductors_reproduce_script_writes_its_plan_again(lab: Lab) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    (said,) = again.glob("bench*.out")
-    assert len(json.loads(said.read_text())["variants"]) == 2
+    (output,) = again.glob("bench*.out")
+    assert len(json.loads(output.read_text())["variants"]) == 2
 
 
 @pytest.mark.long

@@ -89,13 +89,13 @@ def query(url: str, expression: str, at: float) -> list[dict[str, Any]]:
 def test_a_trial_is_found_again_at_its_time(prometheus: str, stored: Path) -> None:
     with perfrunner.results.open(stored) as store:
         trial = store.load(store.resolve(None).id).trials[-1]
-    (found,) = query(
+    (matches,) = query(
         prometheus,
         f'perfrunner_trial{{metric="ops_per_s", variant="{trial.variant}", bucket="ephemeral"}}',
         trial.finished_at.timestamp(),
     )
-    assert float(found["value"][1]) == trial.metrics["ops_per_s"]
-    assert (found["metric"]["spec"], found["metric"]["unit"]) == ("quickstart", "ops/s")
+    assert float(matches["value"][1]) == trial.metrics["ops_per_s"]
+    assert (matches["metric"]["spec"], matches["metric"]["unit"]) == ("quickstart", "ops/s")
 
 
 def test_every_panel_of_the_dashboard_shows_something(prometheus: str, stored: Path) -> None:
@@ -110,7 +110,7 @@ def test_every_panel_of_the_dashboard_shows_something(prometheus: str, stored: P
             "$__interval": "1d",
         }.items():  # fmt: skip
             expression = expression.replace(name, value)
-        found = query(prometheus, expression, end)
-        assert len(found) in (2, 3), expression
+        matches = query(prometheus, expression, end)
+        assert len(matches) in (2, 3), expression
         labels = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
-        assert labels <= found[0]["metric"].keys()
+        assert labels <= matches[0]["metric"].keys()

@@ -48,11 +48,13 @@ def test_two_workers_serve_three_groups_one_job_at_a_time_in_each(lab: FleetLab)
         lab.drive(name, "--drain")
     for worker in lab.workers.values():
         assert worker.wait(PATIENCE_S) == 0
-    assert {s.state for s in lab.statuses()} == {"done"}, lab.said("east") + lab.said("west")
+    assert {s.state for s in lab.statuses()} == {"done"}, lab.output_of("east") + lab.output_of(
+        "west"
+    )
     for group in "abc":
         lab.assert_complete(group, blocks=1, experiments=2)
         lab.assert_one_after_the_other(group)
-    assert ": waiting:" not in lab.said("east") + lab.said("west"), "no lock had to judge"
+    assert ": waiting:" not in lab.output_of("east") + lab.output_of("west"), "no lock had to judge"
 
 
 def test_a_worker_does_not_run_a_pickled_job(lab: FleetLab, tmp_path: Path) -> None:
@@ -73,7 +75,7 @@ def test_a_worker_does_not_run_a_pickled_job(lab: FleetLab, tmp_path: Path) -> N
             )
     assert lab.drive("east", "--drain").wait(PATIENCE_S) == 0
     states = {status.job.id: status.state for status in lab.statuses()}
-    assert states == {pickled: "failed", honest: "done"}, lab.said("east")
+    assert states == {pickled: "failed", honest: "done"}, lab.output_of("east")
     assert not ran.exists()
 
 
@@ -90,11 +92,11 @@ def test_a_worker_that_was_killed_goes_on_when_it_is_back(lab: FleetLab) -> None
     lab.write("a", blocks=4, variants=SLOW)
     job = lab.submit("a")
     lab.drive("east")
-    told = lab.wait_until_it_measures(job)
-    assert (told.progress.total, told.worker) == (8, "east")
-    assert told.progress.seconds_left is not None
+    messages = lab.wait_until_it_measures(job)
+    assert (messages.progress.total, messages.worker) == (8, "east")
+    assert messages.progress.seconds_left is not None
     lab.kill("east")
-    lab.wait_for(job, lambda _: lab.events("a", told.progress.experiment)[-1] == "interrupted")
+    lab.wait_for(job, lambda _: lab.events("a", messages.progress.experiment)[-1] == "interrupted")
     (cut,) = lab.results("a")
     assert 1 <= len(cut.trials) < 8
     assert lab.statuses()[0].state == "running", "it is its worker's until somebody says otherwise"
@@ -107,7 +109,7 @@ def test_a_worker_that_was_killed_goes_on_when_it_is_back(lab: FleetLab) -> None
     assert whole.trials[: len(cut.trials)] == cut.trials, "what was measured is not measured again"
 
 
-def test_another_worker_takes_over_only_when_it_is_told_to(lab: FleetLab) -> None:
+def test_another_worker_takes_over_only_when_it_is_asked_to(lab: FleetLab) -> None:
     lab.write("ab", blocks=3, variants=SLOW)
     job = lab.submit("a")
     lab.drive("east", "-g", "a")
@@ -129,7 +131,7 @@ def test_a_frozen_worker_loses_nothing(lab: FleetLab) -> None:
     lab.write("ab", blocks=2, variants=SLOW)
     job = lab.submit("a")
     frozen = lab.drive("east", "-g", "a")
-    told = lab.wait_until_it_measures(job)
+    messages = lab.wait_until_it_measures(job)
     frozen.send_signal(signal.SIGSTOP)
     lab.drive("west", "-g", "a", "-g", "b")
     beside = lab.submit("b")
@@ -142,14 +144,14 @@ def test_a_frozen_worker_loses_nothing(lab: FleetLab) -> None:
     assert lab.wait_until(job, "done").worker == "east"
     lab.wait_until(after, "done")
     lab.assert_complete("a", blocks=2, experiments=2)
-    assert lab.events("a", told.progress.experiment) == ["begun", "finished"]
+    assert lab.events("a", messages.progress.experiment) == ["begun", "finished"]
 
 
 def test_a_frozen_worker_that_was_given_up_yields_when_it_thaws(lab: FleetLab) -> None:
     lab.write("a", blocks=12, variants=SLOW)
     job = lab.submit("a")
     frozen = lab.drive("east")
-    told = lab.wait_until_it_measures(job)
+    messages = lab.wait_until_it_measures(job)
     frozen.send_signal(signal.SIGSTOP)
     lab.drive("west")
     assert "worker east is still running (pid" in lab.call("recover", "east", code=2).stderr
@@ -158,12 +160,12 @@ def test_a_frozen_worker_that_was_given_up_yields_when_it_thaws(lab: FleetLab) -
     assert waiting.worker == "west"
     assert "is in use by another run" in waiting.progress.waiting
     assert "waiting" in lab.call("status").stdout
-    assert lab.events("a", told.progress.experiment) == ["begun"], "never two runs at a time"
+    assert lab.events("a", messages.progress.experiment) == ["begun"], "never two runs at a time"
     frozen.send_signal(signal.SIGCONT)
-    lab.wait("east stops its run", lambda: "given to another worker" in lab.said("east"))
+    lab.wait("east stops its run", lambda: "given to another worker" in lab.output_of("east"))
     assert lab.wait_until(job, "done").worker == "west"
     lab.assert_complete("a", blocks=12)
-    assert lab.events("a", told.progress.experiment) == [
+    assert lab.events("a", messages.progress.experiment) == [
         "begun", "interrupted", "resumed", "finished",
     ]  # fmt: skip
 
@@ -173,14 +175,14 @@ def test_a_cancelled_job_stops_and_makes_room(lab: FleetLab) -> None:
     job = lab.submit("a")
     after = lab.submit("a", "--repeats", "1")
     lab.drive("east", "--drain")
-    told = lab.wait_until_it_measures(job)
-    said = lab.call("cancel", job)
-    assert said.stdout == f"{job} cancelled\n"
-    assert f"perfrunner run --resume {told.progress.experiment}" in said.stderr
+    messages = lab.wait_until_it_measures(job)
+    output = lab.call("cancel", job)
+    assert output.stdout == f"{job} cancelled\n"
+    assert f"perfrunner run --resume {messages.progress.experiment}" in output.stderr
     assert lab.workers["east"].wait(PATIENCE_S) == 0
     assert {s.job.id: s.state for s in lab.statuses()} == {job: "cancelled", after: "done"}
-    states = {one.experiment.id: one.experiment.state for one in lab.results("a")}
-    assert states.pop(told.progress.experiment) == "interrupted"
+    states = {single.experiment.id: single.experiment.state for single in lab.results("a")}
+    assert states.pop(messages.progress.experiment) == "interrupted"
     assert list(states.values()) == ["done"]
 
 
@@ -188,12 +190,12 @@ def test_a_worker_that_ends_in_order_gives_its_jobs_back(lab: FleetLab) -> None:
     lab.write("a", blocks=4, variants=SLOW)
     job = lab.submit("a")
     lab.drive("east")
-    told = lab.wait_until_it_measures(job)
+    messages = lab.wait_until_it_measures(job)
     assert lab.end("east") == 130
-    assert f"{job}: requeued" in lab.said("east")
+    assert f"{job}: requeued" in lab.output_of("east")
     (status,) = lab.statuses()
     assert status.state == "queued"
-    assert lab.events("a", told.progress.experiment)[-1] == "interrupted"
+    assert lab.events("a", messages.progress.experiment)[-1] == "interrupted"
     assert lab.drive("west", "--drain").wait(PATIENCE_S) == 0
     assert lab.wait_until(job, "done").worker == "west"
     lab.assert_complete("a", blocks=4)
@@ -229,6 +231,6 @@ def test_one_worker_of_a_name(lab: FleetLab) -> None:
     lab.write("a", blocks=1)
     lab.submit("a", "--repeats", "100")
     lab.drive("east")
-    lab.wait("it drives", lambda: "serves a" in lab.said("east"))
-    said = lab.call("workers", "--name", "east", code=2).stderr
-    assert "there is a worker east already" in said
+    lab.wait("it drives", lambda: "serves a" in lab.output_of("east"))
+    output = lab.call("workers", "--name", "east", code=2).stderr
+    assert "there is a worker east already" in output

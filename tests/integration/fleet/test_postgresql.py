@@ -55,7 +55,7 @@ def queue(server: Postgres) -> Iterator[DbosQueue]:
     opened.close()
 
 
-def test_a_server_that_is_away_is_told_in_a_sentence(server: Postgres) -> None:
+def test_a_server_that_is_away_is_reported_in_a_sentence(server: Postgres) -> None:
     url = server.new_database()
     queue = DbosQueue.open(url, create=True)
     queue.submit(job())
@@ -96,7 +96,7 @@ def test_a_worker_whose_clock_is_slow_is_alive(
 def test_two_workers_and_three_groups_outlive_a_database_that_is_away(
     server: Postgres, lab: FleetLab
 ) -> None:
-    """Runs begin before, end meanwhile and go on after; each trial is measured once, each run begun once."""
+    """Runs begin before, end in the meantime and go on after; each trial is measured once, each run begun once."""
     lab.write("abc", blocks=9, variants=SLOW)
     short = [lab.submit(group, "--repeats", "2") for group in "ab"]
     long = lab.submit("c")
@@ -104,8 +104,8 @@ def test_two_workers_and_three_groups_outlive_a_database_that_is_away(
         lab.submit(group, "--repeats", "1")
     for name in ("east", "west"):
         lab.drive(name, "--drain")
-    for one in (*short, long):
-        lab.wait_until_it_measures(one)
+    for single in (*short, long):
+        lab.wait_until_it_measures(single)
     server.stop()
     gone = time.monotonic()
     try:
@@ -119,7 +119,9 @@ def test_two_workers_and_three_groups_outlive_a_database_that_is_away(
         server.start()
     for worker in lab.workers.values():
         assert worker.wait(PATIENCE_S) == 0
-    assert {s.state for s in lab.statuses()} == {"done"}, lab.said("east") + lab.said("west")
+    assert {s.state for s in lab.statuses()} == {"done"}, lab.output_of("east") + lab.output_of(
+        "west"
+    )
     lab.assert_complete("c", blocks=9)
     for group in "ab":
         assert [len(data.trials) for data in lab.results(group)] == [4, 2]
@@ -127,7 +129,7 @@ def test_two_workers_and_three_groups_outlive_a_database_that_is_away(
     for group in "abc":
         for data in lab.results(group):
             assert lab.events(group, data.experiment.id) == ["begun", "finished"]
-    assert ": waiting:" not in lab.said("east") + lab.said("west"), "no lock had to judge"
+    assert ": waiting:" not in lab.output_of("east") + lab.output_of("west"), "no lock had to judge"
 
 
 @pytest.mark.long
@@ -137,18 +139,18 @@ def test_a_run_that_finds_no_server_as_it_begins_is_begun_again(
     """Queue on one server, results on another, which goes after the worker looked what is stored."""
     with raised_postgres() as results:
         lab.write("a", results.new_database(), blocks=2)
-        one = lab.submit("a")
+        single = lab.submit("a")
         go = lab.directory / "go"
         monkeypatch.setenv("RUN_WAITS_FOR", str(go))
         lab.drive("east", "--drain")
-        called = lab.fleet().groups["a"].out / "fleet" / f"{one}.log"
+        called = lab.fleet().groups["a"].out / "fleet" / f"{single}.log"
         lab.wait("its run is called", called.is_file)
         results.stop()
         go.touch()
-        lab.wait_for(one, lambda status: bool(status.progress.waiting), "it is waited for")
+        lab.wait_for(single, lambda status: bool(status.progress.waiting), "it is waited for")
         results.start()
         assert lab.workers["east"].wait(PATIENCE_S) == 0
-        assert [s.state for s in lab.statuses()] == ["done"], lab.said("east")
+        assert [s.state for s in lab.statuses()] == ["done"], lab.output_of("east")
         lab.assert_complete("a", blocks=2)
 
 
@@ -160,8 +162,8 @@ def test_runs_whose_results_are_on_the_server_wait_for_it(server: Postgres, lab:
     lab.write("ab", store, blocks=4, variants=SLOW)
     jobs = [lab.submit(group) for group in "ab"]
     lab.drive("east", "--drain")
-    for one in jobs:
-        lab.wait_until_it_measures(one)
+    for single in jobs:
+        lab.wait_until_it_measures(single)
     server.stop()
     gone = time.monotonic()
     try:
@@ -169,10 +171,10 @@ def test_runs_whose_results_are_on_the_server_wait_for_it(server: Postgres, lab:
     finally:
         server.start()
     assert lab.workers["east"].wait(PATIENCE_S) == 0
-    assert {s.state for s in lab.statuses()} == {"done"}, lab.said("east")
+    assert {s.state for s in lab.statuses()} == {"done"}, lab.output_of("east")
     for group in "ab":
         lab.assert_complete(group, blocks=4)
         (data,) = lab.results(group)
         assert lab.events(group, data.experiment.id) == ["begun", "finished"]
         assert {trial.raw_dir for trial in data.trials} == set(data.contents)
-    assert PASSWORD not in lab.said("east")
+    assert PASSWORD not in lab.output_of("east")

@@ -45,9 +45,9 @@ def test_a_real_experiment_goes_through_the_queue(
     assert status.ending is not None
     assert status.ending.experiment == data.experiment.id
     assert data.experiment.facts["job"] == job
-    found = {(t.variant, t.status): t.metrics for t in data.trials}
-    assert set(found) == {("glibc", "ok"), ("one-arena", "ok")}
-    for metrics in found.values():
+    matches = {(t.variant, t.status): t.metrics for t in data.trials}
+    assert set(matches) == {("glibc", "ok"), ("one-arena", "ok")}
+    for metrics in matches.values():
         assert metrics["ops_per_s"] > 1000
         assert 0 < metrics["mem_used_bytes"] < metrics["rss_bytes"]
     assert (lab.fleet().groups["a"].out / data.experiment.id / "report.html").exists()

@@ -24,8 +24,8 @@ def _raised(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def lab(_raised: Lab) -> Iterator[Lab]:
     """Whole again after each test: every host on, every cable plugged in, nothing running."""
     yield _raised
-    for host, one in _raised.ask("status")["hosts"].items():
-        if not one["on"]:
+    for host, single in _raised.ask("status")["hosts"].items():
+        if not single["on"]:
             _raised.boot(host)
             continue
         _raised.heal(host)

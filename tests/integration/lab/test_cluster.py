@@ -129,7 +129,7 @@ def test_two_nodes_with_a_replica(
     stats = [
         json.loads((result.directory / f"engine-lab{n}-stat.json").read_text())[""] for n in (1, 2)
     ]
-    sets = [int(one["cmd_set"]) for one in stats]
+    sets = [int(single["cmd_set"]) for single in stats]
     assert min(sets) > 0.3 * max(sets), "both were driven"
     if workload == "sdk":
         for path in result.directory.glob("verify-load-*.json"):
@@ -179,7 +179,7 @@ def test_two_clusters_side_by_side(lab: Lab, tmp_path: Path, artifact: Path, wor
         assert (result.status, result.reason) == ("ok", "")
         assert result.facts["schedule"] == "interleaved"
         assert result.facts["verified"] == {"documents": ITEMS, "copies": 2, "by_sdk": 64}
-        if workload == "pf":  # append's samples hold the CPU time of its load phase, too
+        if workload == "pf":  # append's samples hold the CPU time of its load phase as well
             slices = json.loads((result.directory / "slices.json").read_text())
             in_turns = sum(slices["cpu_ns"]) / 1e9
             used = sum(cpu_seconds(result.directory / f"samples-{n}.jsonl") for n in (1, 2))
@@ -281,7 +281,7 @@ def test_clocks_that_are_set_in_mid_trial_change_no_figure(
 
     def on_phase(phase: str, _: float | None) -> None:
         if phase == "access":
-            steps.extend(threading.Timer(1.5, clocks, one) for one in ahead.items())
+            steps.extend(threading.Timer(1.5, clocks, single) for single in ahead.items())
             for step in steps:
                 step.start()
 

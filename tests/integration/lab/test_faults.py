@@ -127,8 +127,8 @@ def test_a_host_that_goes_costs_its_block_and_the_run_goes_on_when_it_is_back(
 ) -> None:
     driver = run.begin(phase)
     getattr(lab, fault)(victim)
-    told = driver.wait_for("Warned")
-    assert "waiting for the hosts" in told["message"]
+    messages = driver.wait_for("Warned")
+    assert "waiting for the hosts" in messages["message"]
     if fault == "power_off":
         lab.boot(victim)
     else:
@@ -308,10 +308,10 @@ def test_a_full_disk_on_a_host_ends_the_run_with_its_name(
     run.write(sleep=0.1)
     code, driver = run.run()
     assert code == 3
-    said = driver.stderr()
-    assert "lab1" in said, said
-    assert "No space left on device" in said, said
-    assert "Traceback" not in said
+    output = driver.stderr()
+    assert "lab1" in output, output
+    assert "No space left on device" in output, output
+    assert "Traceback" not in output
     lab.assert_idle()
 
 
@@ -353,9 +353,9 @@ def test_two_runs_on_one_host_group(
     second.write_spec(cluster=lab.cluster_document(["lab3"], ["lab2"]))
     code, driver = second.run()
     assert code == 3
-    said = driver.stderr()
-    assert "in use by run" in said
-    assert f"pid {first.process.pid}" in said
+    output = driver.stderr()
+    assert "in use by run" in output
+    assert f"pid {first.process.pid}" in output
     os.kill(first.process.pid, signal.SIGINT)
     assert first.finish() == 130
     lab.assert_idle()

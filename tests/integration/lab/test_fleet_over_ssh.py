@@ -43,7 +43,7 @@ def test_a_worker_that_was_killed_leaves_its_hosts_to_the_next_and_its_jobs_go_o
     }
     fleet.kill("east")
     assert {s.state for s in fleet.statuses()} == {"running"}, [s.ending for s in fleet.statuses()]
-    assert fleet.drive("east", "--drain").wait(PATIENCE_S) == 0, fleet.said("east")
+    assert fleet.drive("east", "--drain").wait(PATIENCE_S) == 0, fleet.output_of("east")
     for group, job in jobs.items():
         fleet.wait_until(job, "done")
         fleet.assert_complete(group, BLOCKS)
@@ -68,7 +68,7 @@ def test_a_host_that_stays_away_fails_its_groups_job_and_the_others_go_on(
     assert ending is not None
     assert "lab3" in ending.message, ending.message
     fleet.wait_until(other, "done")
-    assert fleet.workers["east"].wait(PATIENCE_S) == 0, fleet.said("east")
+    assert fleet.workers["east"].wait(PATIENCE_S) == 0, fleet.output_of("east")
     fleet.assert_complete("single", BLOCKS)
     assert fleet.events("pair", experiment)[0] == "begun"
     (cut,) = fleet.results("pair")
@@ -76,6 +76,6 @@ def test_a_host_that_stays_away_fails_its_groups_job_and_the_others_go_on(
     assert 1 <= len(kept) < 2 * BLOCKS
     lab.heal("lab3")
     again = fleet.submit("pair")
-    assert fleet.drive("east", "--drain").wait(PATIENCE_S) == 0, fleet.said("east")
+    assert fleet.drive("east", "--drain").wait(PATIENCE_S) == 0, fleet.output_of("east")
     fleet.wait_until(again, "done")
     lab.assert_idle()

@@ -98,9 +98,9 @@ def test_it_is_refused_before_anything_starts(lab: Lab, foreign: Foreign, says: 
         pytest.fail("opened")
     assert "build_host" in str(refused.value.hint)
     lab.assert_idle()
-    found = [f for f in examine(foreign.cluster(), None) if f.grade == "problem"]
-    assert [(f.place, f.subject) for f in found] == [(HOST, "programs")], found
-    assert re.match(says, found[0].text)
+    results = [f for f in examine(foreign.cluster(), None) if f.grade == "problem"]
+    assert [(f.place, f.subject) for f in results] == [(HOST, "programs")], results
+    assert re.match(says, results[0].text)
     lab.assert_idle()
 
 

@@ -35,54 +35,54 @@ def host(lab: Lab, name: str) -> Host:
 def test_the_cluster_file_of_the_documents_is_the_lab_that_scripts_lab_raises() -> None:
     layout, cluster = Layout(DIRECTORY, 0), load_cluster(ROOT / "specs/clusters/lab.yaml")
     assert list(cluster.hosts) == [host_name(number) for number in (1, 2, 3)]
-    for number, one in enumerate(cluster.hosts.values(), 1):
-        assert one.address == layout.address(number)
-        assert one.data_address == layout.data_address(number)
-        assert (one.user, one.work_dir) == ("root", str(layout.work_dir))
-        assert (one.key, one.known_hosts) == (str(layout.key), str(layout.known_hosts))
+    for number, single in enumerate(cluster.hosts.values(), 1):
+        assert single.address == layout.address(number)
+        assert single.data_address == layout.data_address(number)
+        assert (single.user, single.work_dir) == ("root", str(layout.work_dir))
+        assert (single.key, single.known_hosts) == (str(layout.key), str(layout.known_hosts))
 
 
 def test_hosts_are_apart(lab: Lab) -> None:
-    with host(lab, "lab1") as one, host(lab, "lab2") as two:
-        one.transport.put_bytes(b"mine", "file")
-        assert one.work_dir == two.work_dir
-        assert one.transport.exists("file")
+    with host(lab, "lab1") as single, host(lab, "lab2") as two:
+        single.transport.put_bytes(b"mine", "file")
+        assert single.work_dir == two.work_dir
+        assert single.transport.exists("file")
         assert not two.transport.exists("file")
-        facts = one.facts(), two.facts()
+        facts = single.facts(), two.facts()
         assert [f["hostname"] for f in facts] == ["lab1", "lab2"]
         assert facts[0]["boot_id"] != facts[1]["boot_id"]
-        one.start(["sleep", "1000"], name="sleeper", log_stdout="out", log_stderr="err")
+        single.start(["sleep", "1000"], name="sleeper", log_stdout="out", log_stderr="err")
         assert any("sleep 1000" in line for line in lab.processes("lab1"))
         assert not any("sleep 1000" in line for line in lab.processes("lab2"))
-        assert [s.result.status.signal for s in one.sweep(grace_s=2)] == [signal.SIGTERM]
+        assert [s.result.status.signal for s in single.sweep(grace_s=2)] == [signal.SIGTERM]
 
 
 def test_a_run_locks_each_of_its_hosts_and_another_none(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PERFRUNNER_SHARE_HOST")
-    with host(lab, "lab1") as one, host(lab, "lab2") as two:
-        one.lock()
+    with host(lab, "lab1") as single, host(lab, "lab2") as two:
+        single.lock()
         two.lock()
         with host(lab, "lab2") as again, pytest.raises(HostError, match="in use by run run-1 of"):
             again.lock()
 
 
 def test_a_reboot_ends_everything_but_the_disk(lab: Lab) -> None:
-    with host(lab, "lab1") as one:
-        before = one.facts()["boot_id"]
-        one.transport.put_bytes(b"kept", "file")
-        one.start(["sleep", "1000"], name="sleeper", log_stdout="out", log_stderr="err")
+    with host(lab, "lab1") as single:
+        before = single.facts()["boot_id"]
+        single.transport.put_bytes(b"kept", "file")
+        single.start(["sleep", "1000"], name="sleeper", log_stdout="out", log_stderr="err")
     lab.power_off("lab1")
     with pytest.raises(LabError, match="lab1 is off"):
         lab.run("lab1", "true")
     lab.boot("lab1")
-    with host(lab, "lab1") as one:
-        assert one.facts()["boot_id"] != before
-        assert one.transport.read_text("file") == "kept"
-        (left,) = one.processes()
+    with host(lab, "lab1") as single:
+        assert single.facts()["boot_id"] != before
+        assert single.transport.read_text("file") == "kept"
+        (left,) = single.processes()
         assert left.poll() is not None, "it did not outlive the machine"
-        one.sweep()
+        single.sweep()
 
 
 def test_two_hosts_lose_each_other_only(lab: Lab) -> None:
@@ -109,12 +109,12 @@ def test_ssh_and_engines_have_cables_of_their_own(lab: Lab) -> None:
         """By lab2: the data address, and sshd's."""
         return [reaches(lab, "lab2", *place) for place in (data, control)]
 
-    with host(lab, "lab1") as one:
-        one.start(["perl", "-e", LISTEN, data[0]], name="l", log_stdout="out", log_stderr="err")
+    with host(lab, "lab1") as single:
+        single.start(["perl", "-e", LISTEN, data[0]], name="l", log_stdout="out", log_stderr="err")
         until(lambda: reached() == [True, True])
         lab.cut("lab1", "data")
         assert reached() == [False, True]
-        assert one.transport.run(["hostname"]).stdout == "lab1\n"
+        assert single.transport.run(["hostname"]).stdout == "lab1\n"
         lab.heal("lab1")
         assert reached() == [True, True]
         lab.cut("lab1")
@@ -126,8 +126,8 @@ def test_ssh_and_engines_have_cables_of_their_own(lab: Lab) -> None:
         assert reached() == [False, False]
         lab.join("lab1", "lab2")
         assert reached() == [True, True]
-        until(lambda: answers(one))
-        one.sweep(grace_s=1)
+        until(lambda: answers(single))
+        single.sweep(grace_s=1)
 
 
 def reaches(lab: Lab, source: str, address: str, port: int) -> bool:
@@ -146,21 +146,21 @@ def seconds_of(action: Callable[[], object]) -> float:
 
 
 def test_a_cable_can_be_slow(lab: Lab) -> None:
-    with host(lab, "lab1") as one:
-        one.transport.run(["true"])
+    with host(lab, "lab1") as single:
+        single.transport.run(["true"])
         lab.limit("lab1", 40)
         data = os.urandom(4_000_000)
-        assert seconds_of(lambda: one.transport.put_bytes(data, "big")) > 4e6 * 8 / 40e6 * 0.8
+        assert seconds_of(lambda: single.transport.put_bytes(data, "big")) > 4e6 * 8 / 40e6 * 0.8
 
 
 @pytest.mark.long
 def test_a_cable_can_be_long(lab: Lab) -> None:
-    with host(lab, "lab1") as one:
-        one.transport.run(["true"])
+    with host(lab, "lab1") as single:
+        single.transport.run(["true"])
         lab.delay("lab1", 100)
-        assert seconds_of(lambda: one.transport.run(["true"])) > 0.2
+        assert seconds_of(lambda: single.transport.run(["true"])) > 0.2
         lab.unlimited("lab1")
-        until(lambda: seconds_of(lambda: one.transport.run(["true"])) < 0.2, "it is short again")
+        until(lambda: seconds_of(lambda: single.transport.run(["true"])) < 0.2, "it is short again")
 
 
 def retransmitted(lab: Lab, name: str) -> int:
@@ -175,25 +175,25 @@ def retransmitted(lab: Lab, name: str) -> int:
 
 def test_what_a_bad_cable_carries_is_whole(lab: Lab) -> None:
     text = os.urandom(200_000).hex()
-    with host(lab, "lab1") as one:
+    with host(lab, "lab1") as single:
         before = retransmitted(lab, "lab1")
         lab.delay("lab1", 1, loss_percent=5)
-        one.transport.put_bytes(text.encode(), "whole")
+        single.transport.put_bytes(text.encode(), "whole")
         while retransmitted(lab, "lab1") == before:  # the test's time is bounded
-            assert one.transport.run(["cat", "whole"], cwd=".").stdout == text
+            assert single.transport.run(["cat", "whole"], cwd=".").stdout == text
 
 
 @pytest.mark.long
 def test_a_long_cable_can_be_pulled(lab: Lab) -> None:
-    with host(lab, "lab1") as one:
+    with host(lab, "lab1") as single:
         lab.delay("lab1", 20)
-        one.transport.run(["true"])
+        single.transport.run(["true"])
         lab.cut("lab1")
         with pytest.raises(LinkLost):
-            one.transport.run(["true"])
+            single.transport.run(["true"])
     lab.heal("lab1")
-    with host(lab, "lab1") as one:
-        assert seconds_of(lambda: one.transport.run(["true"])) > 0.04
+    with host(lab, "lab1") as single:
+        assert seconds_of(lambda: single.transport.run(["true"])) > 0.04
 
 
 def test_the_command_line_has_every_fault(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,11 +214,11 @@ def test_the_command_line_has_every_fault(lab: Lab, monkeypatch: pytest.MonkeyPa
         assert reaches(lab, "lab1", *sshd) is reachable, harm
         command(*cure)
         assert reaches(lab, "lab1", *sshd), cure
-    with host(lab, "lab1") as one:
-        before = one.boot_id()
+    with host(lab, "lab1") as single:
+        before = single.boot_id()
     command("reboot", "lab1")
-    with host(lab, "lab1") as one:
-        assert one.boot_id() != before
+    with host(lab, "lab1") as single:
+        assert single.boot_id() != before
     command("crash", "lab1")
     assert not lab.ask("status")["hosts"]["lab1"]["on"]
     command("boot", "lab1")
@@ -237,9 +237,9 @@ def test_what_the_lab_cannot_do_is_an_error(lab: Lab) -> None:
     ["cut", *(pytest.param(f, marks=pytest.mark.long) for f in ("power_off", "freeze", "crash"))],
 )
 def test_a_host_that_is_gone_is_noticed(lab: Lab, fault: str) -> None:
-    with host(lab, "lab1") as one:
+    with host(lab, "lab1") as single:
         with ThreadPoolExecutor(1) as beside:
-            waiting = beside.submit(one.transport.run, ["sleep", "3600"], timeout=3600)
+            waiting = beside.submit(single.transport.run, ["sleep", "3600"], timeout=3600)
             until(lambda: any("sleep 3600" in line for line in lab.processes("lab1")), "it runs")
             getattr(lab, fault)("lab1")
             with pytest.raises(LinkLost, match="lab1"):
@@ -250,12 +250,12 @@ def test_a_host_that_is_gone_is_noticed(lab: Lab, fault: str) -> None:
             lab.heal("lab1")
         else:
             lab.thaw("lab1")
-        assert one.transport.run(["hostname"]).stdout == "lab1\n", "and it is found again"
+        assert single.transport.run(["hostname"]).stdout == "lab1\n", "and it is found again"
 
 
 @pytest.mark.long
 def test_a_frozen_sshd_is_noticed_in_an_upload(lab: Lab) -> None:
-    with host(lab, "lab1") as one:
+    with host(lab, "lab1") as single:
 
         def endless() -> Iterator[bytes]:
             for number in itertools.count():
@@ -263,42 +263,42 @@ def test_a_frozen_sshd_is_noticed_in_an_upload(lab: Lab) -> None:
                     lab.freeze("lab1")
                 yield b"x" * 100_000
 
-        one.transport.run(["true"])
+        single.transport.run(["true"])
         with pytest.raises(LinkLost, match="lab1"):
-            one.transport._put(endless(), "big", "0" * 64, 0o644)
+            single.transport._put(endless(), "big", "0" * 64, 0o644)
 
 
 @pytest.mark.slow
 def test_a_host_that_is_gone_is_not_waited_for_at_every_question(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A clean-up asks it for many things; the other hosts' engines run on meanwhile."""
-    with host(lab, "lab1") as one:
-        one.transport.run(["true"])
+    """A clean-up asks it for many things; the other hosts' engines run on in the meantime."""
+    with host(lab, "lab1") as single:
+        single.transport.run(["true"])
         lab.cut("lab1")
         with pytest.raises(LinkLost):
-            one.transport.run(["true"])
+            single.transport.run(["true"])
         tries = []
-        connect = one.transport._connection.open
+        connect = single.transport._connection.open
 
         def counted() -> None:
             tries.append(1)
             connect()
 
-        monkeypatch.setattr(one.transport._connection, "open", counted)
+        monkeypatch.setattr(single.transport._connection, "open", counted)
         monkeypatch.setattr(ssh, "_GONE_S", 3600.0)
         for _ in range(5):
             with pytest.raises(HostError, match="cannot connect"):
-                one.transport.run(["true"])
+                single.transport.run(["true"])
         assert len(tries) <= 1
-        one.transport._gone = None  # that time is over
+        single.transport._gone = None  # that time is over
         lab.heal("lab1")
-        until(lambda: answers(one), "it answers again")
+        until(lambda: answers(single), "it answers again")
 
 
-def answers(one: Host) -> bool:
+def answers(single: Host) -> bool:
     try:
-        return one.transport.run(["true"]).exit == 0
+        return single.transport.run(["true"]).exit == 0
     except HostError:
         return False
 
@@ -332,7 +332,7 @@ def test_nothing_is_left_when_it_is_killed(lab: Lab, tmp_path: Path, victim: str
 
 def lines_with(text: str) -> list[str]:
     """Command lines of this machine that hold it."""
-    found = []
+    results = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -340,5 +340,5 @@ def lines_with(text: str) -> list[str]:
             except OSError:
                 continue
             if text in line:
-                found.append(line.replace("\0", " "))
-    return found
+                results.append(line.replace("\0", " "))
+    return results

@@ -142,8 +142,8 @@ def test_the_doctor_does_not_ask_for_sshd_on_a_data_network(lab: Lab) -> None:
 def test_the_doctor_names_a_narrow_cable(lab: Lab, mbit: int, most: float) -> None:
     """At most what the cable carries: a busy machine is slower than the cable."""
     lab.limit("lab1", mbit)
-    found = examine(lab.cluster(["lab1"], ["lab2"]), None)
-    (pair,) = [f for f in found if f.subject == "network"]
+    results = examine(lab.cluster(["lab1"], ["lab2"]), None)
+    (pair,) = [f for f in results if f.subject == "network"]
     assert pair.grade == "warning"
     assert all(0 < rate <= most for rate in takes_and_gives(pair)), pair.text
     assert "network" in pair.remedy
@@ -177,8 +177,8 @@ class _Silent:
 @pytest.mark.long
 def test_the_doctor_names_a_long_cable(lab: Lab) -> None:
     lab.delay("lab1", 50)
-    found = examine(lab.cluster(["lab1"], ["lab2"]), None)
-    (pair,) = [f for f in found if f.subject == "network"]
+    results = examine(lab.cluster(["lab1"], ["lab2"]), None)
+    (pair,) = [f for f in results if f.subject == "network"]
     assert (took := re.search(r"answers in ([\d.]+) ms", pair.text)), pair
     assert float(took[1]) >= 80, "there and back; what bash takes is taken off"
     assert pair.grade == "warning"
@@ -188,8 +188,8 @@ def test_the_doctor_names_a_long_cable(lab: Lab) -> None:
 @pytest.mark.long
 def test_the_doctor_names_a_wrong_clock(lab: Lab) -> None:
     lab.set_clock("lab2", 600)
-    found = examine(lab.cluster(["lab1"], ["lab2"]), None)
-    clocks = {f.place: f for f in found if f.subject == "clock"}
+    results = examine(lab.cluster(["lab1"], ["lab2"]), None)
+    clocks = {f.place: f for f in results if f.subject == "clock"}
     assert {place: f.grade for place, f in clocks.items()} == {"lab1": "ok", "lab2": "warning"}
     assert re.fullmatch(r"\+(599|60\d)\.\d s against this machine's", clocks["lab2"].text)
     lab.set_clock("lab2", 0)

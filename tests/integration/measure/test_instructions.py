@@ -1,4 +1,4 @@
-"""Instructions of the real engine per operation: the count repeats; and what is said when nothing can count."""
+"""Instructions of the real engine per operation: the count repeats; and what is reported when nothing can count."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def test_callgrind_counts_the_same_twice(host: Host, engine: CountedEngine) -> N
         )
         for _ in range(2)
     ]
-    one, two = (count.front_end_per_op for count in counts)
-    assert one is not None
+    single, two = (count.front_end_per_op for count in counts)
+    assert single is not None
     assert two is not None
-    assert 500 < one < 20_000
+    assert 500 < single < 20_000
     assert (
-        abs(one / two - 1) < 0.002
+        abs(single / two - 1) < 0.002
     )  # the margin of instructions_per_op (docs/reference/metrics.md)
     for count in counts:
         assert count.per_op == pytest.approx(count.front_end_per_op, rel=0.05)

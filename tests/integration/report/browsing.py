@@ -15,17 +15,17 @@ SECONDS = "box => box.chart.getModel().getComponent('xAxis', 0).axis.scale.getEx
 
 def drawn(tab, figure):
     """The figure, its plots drawn."""
-    found = tab.locator(f"#figure-{figure}")
-    found.scroll_into_view_if_needed()
-    for plot in found.locator(".plot").all():
+    matches = tab.locator(f"#figure-{figure}")
+    matches.scroll_into_view_if_needed()
+    for plot in matches.locator(".plot").all():
         plot.scroll_into_view_if_needed()
-    expect(found.locator(".plot svg")).to_have_count(found.locator(".plot").count())
-    return found
+    expect(matches.locator(".plot svg")).to_have_count(matches.locator(".plot").count())
+    return matches
 
 
-def contrast(one, other):
+def contrast(single, other):
     """WCAG contrast of two rgb(...) colours."""
-    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    lighter, darker = sorted((luminance(single), luminance(other)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
 
@@ -47,5 +47,5 @@ def violations(tab):
         plot.scroll_into_view_if_needed()
     expect(tab.locator(".plot svg")).to_have_count(tab.locator(".plot").count())
     tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    found = Axe().run(tab)
-    return [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]]
+    matches = Axe().run(tab)
+    return [(v["id"], v["nodes"][0]["html"][:200]) for v in matches.response["violations"]]

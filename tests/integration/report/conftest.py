@@ -93,7 +93,7 @@ def churned_page(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def two_groups(tmp_path_factory):
-    """The HTML report of variants that ran in two groups a block, each beside a baseline of its own; and the report."""
+    """The HTML report of variants that ran in two groups a block, each next to its own baseline; and the report."""
     directory = tmp_path_factory.mktemp("groups")
     first, second = synthetic_turns.VARIANTS[1:]
     experiment = synthetic_turns.write(

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 KEPT = Path(__file__).parent / "first_screens.json"
 PARTS = ("h1", ".sentences", ".panels", ".panels .strip", ".compared")
 SIZES = [(1400, 900), (390, 844)]
-EDGE = 24  # of 255 levels of grey, from a pixel to the one beside or below it
+EDGE = 24  # of 255 levels of grey, from a pixel to the one next to or below it
 MOVED = 60  # pixels: two lines of text
 FAINTER = 2.0  # times
 
@@ -69,19 +69,19 @@ def seen(box, ink):
     return [left, top, right, bottom, round(float(inside.mean()), 4) if inside.size else 0.0]
 
 
-def differences(found, expected):
+def differences(results, expected):
     """In words; empty where the screens are alike."""
-    told = []
+    messages = []
     for part, (*sides, ink) in expected.items():
-        if part not in found:
-            told.append(f"{part} is gone")
+        if part not in results:
+            messages.append(f"{part} is gone")
             continue
-        *now, its = found[part]
+        *now, own = results[part]
         if max(abs(a - b) for a, b in zip(now, sides, strict=True)) > MOVED:
-            told.append(f"{part} is at {now}, not {sides}")
-        if not ink / FAINTER <= its <= ink * FAINTER:
-            told.append(f"{part} has {its} of ink, not {ink}")
-    return told
+            messages.append(f"{part} is at {now}, not {sides}")
+        if not ink / FAINTER <= own <= ink * FAINTER:
+            messages.append(f"{part} has {own} of ink, not {ink}")
+    return messages
 
 
 def kept(size):
@@ -106,11 +106,11 @@ def test_the_first_screen_is_as_it_was(first_screen, size, scheme):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_screen_that_lost_its_sentences_or_chart_is_told(first_screen, size):
+def test_a_screen_that_lost_its_sentences_or_chart_is_reported(first_screen, size):
     for part in (".sentences", ".panels"):
         for how in ("visibility: hidden", "display: none"):
-            found = first_screen(size, css=f"{part} {{ {how} !important }}")
-            assert any(said.startswith(part) for said in differences(found, kept(size))), (
+            results = first_screen(size, css=f"{part} {{ {how} !important }}")
+            assert any(output.startswith(part) for output in differences(results, kept(size))), (
                 part,
                 how,
             )
@@ -118,5 +118,5 @@ def test_a_screen_that_lost_its_sentences_or_chart_is_told(first_screen, size):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_another_font_is_no_other_screen(first_screen, size):
-    found = first_screen(size, css="body { font-family: 'DejaVu Serif', serif !important }")
-    assert differences(found, kept(size)) == []
+    results = first_screen(size, css="body { font-family: 'DejaVu Serif', serif !important }")
+    assert differences(results, kept(size)) == []

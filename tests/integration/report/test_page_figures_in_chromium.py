@@ -37,7 +37,7 @@ def test_rounds_have_a_distribution(browser, rounds_page):
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     tab = context.new_page()
     tab.goto(rounds_page.as_uri(), wait_until="load")
-    found = (
+    matches = (
         drawn(tab, "spread")
         .locator(".plot")
         .first.evaluate(
@@ -45,12 +45,12 @@ def test_rounds_have_a_distribution(browser, rounds_page):
         )
     )
     context.close()
-    assert [name for name, _, _ in found] == [
+    assert [name for name, _, _ in matches] == [
         "jemalloc-5.1.0",
         "jemalloc-5.1.0,metadata_thp=always",
     ]
-    for _, bars, level in found:
-        assert [x for x, _ in bars] == [x for x, _ in found[0][1]]  # the same bars for all
+    for _, bars, level in matches:
+        assert [x for x, _ in bars] == [x for x, _ in matches[0][1]]  # the same bars for all
         assert 97 <= sum(share for _, share in bars) <= 100
         assert bars[0][0] < level < bars[-1][0]
 
@@ -92,13 +92,13 @@ def test_a_trial_is_paired_with_the_baseline_of_its_group(browser, two_groups):
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     tab = context.new_page()
     tab.goto(path.as_uri() + "#relative=1", wait_until="load")
-    found = drawn(tab, "trials").locator(".plot").first.evaluate(
+    matches = drawn(tab, "trials").locator(".plot").first.evaluate(
         "b => b.chart.getOption().series.filter(s => s.type === 'scatter').map(s => [s.name, s.data.map(d => d.value)])"
     )  # fmt: skip
     context.close()
     case = report.comparison.cases[0]
     blocks = clean_blocks(report_trials(path))[case]
-    for name, points in found:
+    for name, points in matches:
         paired = blocks.paired("ops_per_s", report.comparison.baseline, name)
         wanted = {b: 100 * (paired.other[b] / paired.base[b] - 1) for b in paired.base}
         assert dict(points) == pytest.approx(wanted, abs=1e-3)
@@ -142,17 +142,17 @@ def test_changes_that_are_not_large_are_linear_and_all_there(visit):
 
 @pytest.mark.long
 def test_the_mean_of_a_variant_is_drawn_where_it_is(visit):
-    """The chart library rounds such lines to two places, unless it is told not to."""
+    """The chart library rounds such lines to two places, unless it is asked not to."""
     tab = visit()
     for plot in drawn(tab, "trials").locator(".plot").all():
-        found = plot.evaluate("""box => {
+        matches = plot.evaluate("""box => {
             const top = box.getBoundingClientRect().y, dashed = [...box.querySelectorAll('path[stroke-dasharray]')];
             const lines = dashed.map(e => e.getBoundingClientRect().y - top);
             const means = box.chart.getOption().series.filter(s => s.type === 'scatter').map(s => {
                 const good = s.data.filter(d => d.itemStyle.opacity === undefined).map(d => d.value[1]);
                 return good.reduce((a, b) => a + b) / good.length; });
             return [lines, means.map(m => box.chart.convertToPixel({ yAxisIndex: 0 }, m))]; }""")
-        lines, means = map(sorted, found)
+        lines, means = map(sorted, matches)
         assert len(lines) == 3
         assert lines == pytest.approx(means, abs=1.5)
 
@@ -248,12 +248,12 @@ def test_memory_goes_by_the_clock_where_variants_took_turns(browser, rounds_page
     before = memory.evaluate(SECONDS)
     rates.focus()
     tab.keyboard.press("+")
-    found, name = (
+    matches, name = (
         memory.evaluate(SECONDS),
         memory.evaluate("b => b.chart.getOption().xAxis[0].name"),
     )
     context.close()
-    assert found == before
+    assert matches == before
     assert name == "seconds"
 
 
@@ -271,22 +271,22 @@ def test_trials_in_order_of_time_have_the_same_minutes(visit):
 
 
 @pytest.mark.long
-def test_the_drift_of_each_case_is_told_with_its_interval(visit, page):
+def test_the_drift_of_each_case_is_reported_with_its_interval(visit, page):
     """It is the analysis's figure, whatever is drawn."""
     tab = visit(state="time=1")
     cases = clean_blocks(report_trials(page))
     metric = metric_type("ops_per_s")
     titles = drawn(tab, "trials").locator("h3").all_inner_texts()
     for title, (case, blocks) in zip(titles, cases.items(), strict=True):
-        found = drift(blocks, metric)
+        matches = drift(blocks, metric)
         assert title.startswith(f"{case}: drift ")
-        low, high = found.ci95
-        told = [
+        low, high = matches.ci95
+        messages = [
             float(part.replace("\u2212", "-"))
             for part in re.findall(r"[+\u2212]?\d+\.\d+", title)[-3:]
         ]
-        assert told == pytest.approx(
-            [100 * (end - 1) for end in (found.estimate, low, high)], abs=0.06
+        assert messages == pytest.approx(
+            [100 * (end - 1) for end in (matches.estimate, low, high)], abs=0.06
         )
     assert "drift" not in visit().locator("#figure-trials").inner_text().lower()
 
@@ -320,8 +320,8 @@ def test_the_first_chart_is_saved_as_it_is_seen(visit, scheme):
     words = [e.text for e in picture.iter() if e.tag.endswith("text")]
     assert "Save" not in words
     for row in comparison.locator("tbody tr[data-variant]").all():
-        for told in row.locator("td:visible").last.inner_text().split():
-            assert told in words
+        for messages in row.locator("td:visible").last.inner_text().split():
+            assert messages in words
     marks = [e.get("fill") for e in picture.iter() if (e.get("d") or "").endswith("Z")]
     ground = "e => getComputedStyle(e).backgroundColor"
     assert marks == [e.evaluate(ground) for e in comparison.locator(".strip .point").all()]
@@ -356,12 +356,12 @@ def test_the_first_chart_is_saved_as_data_of_what_is_shown(visit):
     assert {(r["workload"], r["bucket"]) for r in rows} == places
     assert len(rows) == 2 * 2  # of two primary metrics
     for row in rows:
-        its = wanted[row["metric"], row["workload"], row["bucket"]]
+        of_it = wanted[row["metric"], row["workload"], row["bucket"]]
         assert [float(row[k]) for k in ("estimate", "low", "high")] == [
-            its["estimate"],
-            *its["estimate_ci95"],
+            of_it["estimate"],
+            *of_it["estimate_ci95"],
         ]
-        assert row["verdict"] == its["verdict"]
+        assert row["verdict"] == of_it["verdict"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The HTML report in a real browser: no errors, no requests, and its points told by mouse and by keys."""
+"""The HTML report in a real browser: no errors, no requests, and its points shown by mouse and by keys."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ POINT_OF_A_TRIAL = """box => {
 
 
 @pytest.mark.parametrize(("which", "figure"), [("page", "rates"), ("rounds_page", "rounds")])
-def test_a_click_on_rates_and_rounds_opens_the_trial_that_is_told(browser, request, which, figure):
+def test_a_click_on_rates_and_rounds_opens_the_trial_that_is_reported(
+    browser, request, which, figure
+):
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     tab = context.new_page()
     tab.goto(request.getfixturevalue(which).as_uri(), wait_until="load")
@@ -107,12 +109,12 @@ def test_a_trial_of_one_of_two_baselines_of_a_block_is_the_one_that_is_drawn(bro
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     tab = context.new_page()
     tab.goto(path.as_uri(), wait_until="load")
-    found = drawn(tab, "rates").locator(".plot").first.evaluate(
+    matches = drawn(tab, "rates").locator(".plot").first.evaluate(
         """b => b.chart.getOption().series.map(s => s.data.find(d => d && d.trial !== undefined))
             .filter(Boolean).map(d => d.trial)"""
     )  # fmt: skip
     context.close()
-    assert len(found) == len(set(found)) == 8 * 4  # blocks, and the variants of two groups
+    assert len(matches) == len(set(matches)) == 8 * 4  # blocks, and the variants of two groups
 
 
 # A point of the last series that has one, nearest the middle of the plot, on the screen: its place and its tip.
@@ -150,14 +152,14 @@ def test_every_kind_of_figure_tells_its_points_by_mouse_and_by_keys(
     tab.mouse.move(x, y)
     playwright_expect(hint).to_be_visible()
     playwright_expect(hint).to_contain_text(re.search("<b>(.*?)</b>", tip)[1].replace("&amp;", "&"))
-    tab.evaluate("([x, y]) => document.elementFromPoint(x, y).remove()", [x, y])  # as drawing anew
+    tab.evaluate("([x, y]) => document.elementFromPoint(x, y).remove()", [x, y])  # as drawing again
     tab.mouse.move(2, 2)
     playwright_expect(hint).to_be_hidden()
     plot.focus()
     tab.keyboard.press("ArrowRight")
     playwright_expect(hint).to_be_visible()
-    told = hint.inner_text()
-    assert tab.locator("#announcement").text_content().replace(", ", "") == told.replace(
+    messages = hint.inner_text()
+    assert tab.locator("#announcement").text_content().replace(", ", "") == messages.replace(
         "\n", ""
     ).replace(", ", "")
     tab.keyboard.press("ArrowDown")
@@ -170,12 +172,12 @@ def test_the_arrow_keys_go_from_trial_to_trial(visit):
     plot = drawn(tab, "trials").locator(".plot").first
     plot.focus()
     tab.keyboard.press("ArrowRight")
-    told = tab.locator("#announcement")
-    playwright_expect(told).to_contain_text("block 1")
+    messages = tab.locator("#announcement")
+    playwright_expect(messages).to_contain_text("block 1")
     tab.keyboard.press("ArrowRight")
-    playwright_expect(told).to_contain_text("block 2")
+    playwright_expect(messages).to_contain_text("block 2")
     tab.keyboard.press("ArrowDown")
-    playwright_expect(told).to_contain_text("jemalloc-5.1.0")
+    playwright_expect(messages).to_contain_text("jemalloc-5.1.0")
     tab.keyboard.press("Enter")
     playwright_expect(tab.locator("#trial")).to_be_visible()
 

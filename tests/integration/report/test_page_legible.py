@@ -26,7 +26,7 @@ CLIPPED = """() => {
 
 
 def on_paper(tab):
-    """As when a reader prints: the page is told on the screen, and the sheet is laid out without a resize."""
+    """As when a reader prints: the page is laid out on the screen, and the sheet is laid out without a resize."""
     tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     tab.emulate_media(media="print")
     tab.set_viewport_size({"width": A4, "height": 1000})
@@ -42,11 +42,14 @@ def test_on_paper_nothing_is_cut_and_the_folds_are_open(browser, request, tmp_pa
     tab.add_init_script("addEventListener('resize', e => e.stopImmediatePropagation())")
     tab.goto(path.as_uri(), wait_until="load")
     on_paper(tab)
-    found = [tab.locator(".plot svg").count() - tab.locator(".plot").count(), tab.evaluate(CLIPPED)]
+    findings = [
+        tab.locator(".plot svg").count() - tab.locator(".plot").count(),
+        tab.evaluate(CLIPPED),
+    ]
     words = tab.evaluate(ILLEGIBLE)
     tab.pdf(path=tmp_path / "page.pdf", format="A4")
     context.close()
-    assert found == [0, []]
+    assert findings == [0, []]
     assert words == []
     assert (tmp_path / "page.pdf").stat().st_size > 50_000
 
@@ -116,7 +119,7 @@ def test_three_metrics_are_compared_side_by_side_without_touching(browser, three
     tab = context.new_page()
     tab.goto(three_metrics.as_uri(), wait_until="load")
     panels = tab.locator(".comparison .effects")
-    found = panels.evaluate_all(
+    findings = panels.evaluate_all(
         "p => p.map(e => [e.querySelector('table').offsetWidth, e.clientWidth])"
     )
     end = tab.locator(".comparison").bounding_box()
@@ -124,11 +127,11 @@ def test_three_metrics_are_compared_side_by_side_without_touching(browser, three
         "s => s.map(e => e.getBoundingClientRect()).map(r => [r.y, r.left, r.right])"
     )
     context.close()
-    assert len(found) == 3
-    assert [(table, room) for table, room in found if table > room] == []
+    assert len(findings) == 3
+    assert [(table, room) for table, room in findings if table > room] == []
     assert width != 1400 or end["y"] + end["height"] <= 900  # the first screen
-    for one, other in zip(sorted(labels), sorted(labels)[1:], strict=False):
-        assert one[0] != other[0] or one[2] <= other[1], (one, other)
+    for single, other in zip(sorted(labels), sorted(labels)[1:], strict=False):
+        assert single[0] != other[0] or single[2] <= other[1], (single, other)
 
 
 @pytest.mark.parametrize("which", ["page", "three_metrics"])
@@ -187,9 +190,9 @@ def test_the_words_of_a_chart_are_neither_cut_nor_on_each_other(browser, request
     for plot in tab.locator(".plot").all():
         plot.scroll_into_view_if_needed()
     playwright_expect(tab.locator(".plot svg")).to_have_count(tab.locator(".plot").count())
-    found = tab.evaluate(ILLEGIBLE)
+    findings = tab.evaluate(ILLEGIBLE)
     context.close()
-    assert found == []
+    assert findings == []
 
 
 def test_words_that_lie_on_each_other_are_found(visit):
@@ -218,9 +221,9 @@ def test_axe_finds_no_violation_in_any_page_at_any_width(browser, request, which
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     tab = context.new_page()
     tab.goto(path.as_uri() + "#trial=4", wait_until="load")
-    found = violations(tab)
+    findings = violations(tab)
     context.close()
-    assert found == []
+    assert findings == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -236,7 +239,7 @@ def test_text_contrasts_with_its_ground(visit, scheme):
     assert contrast(label, ground) >= 4.5
 
 
-# Elements that show a verdict's colour in a row, or a clause, without its mark or its word beside them.
+# Elements that show a verdict's colour in a row, or a clause, without its mark or its word next to them.
 BY_COLOUR_ALONE = """() => {
     const told = { better: ['✔', 'better'], worse: ['✘', 'worse'], same: ['=', 'same'], unsure: ['?', 'unsure'] };
     const plain = e => e.checkVisibility() ? e.innerText ?? '' : '';
@@ -250,14 +253,14 @@ BY_COLOUR_ALONE = """() => {
 
 @pytest.mark.parametrize("width", [390, 1400])
 @pytest.mark.parametrize("which", ["page", "many_variants"])
-def test_no_verdict_is_told_by_its_colour_alone(browser, request, which, width):
+def test_no_verdict_is_distinguished_by_its_colour_alone(browser, request, which, width):
     context = browser.new_context(viewport={"width": width, "height": 900})
     tab = context.new_page()
     tab.goto(request.getfixturevalue(which).as_uri(), wait_until="load")
     tab.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    found = tab.evaluate(BY_COLOUR_ALONE)
+    findings = tab.evaluate(BY_COLOUR_ALONE)
     tab.evaluate("document.querySelectorAll('td.word').forEach(e => { e.textContent = ''; })")
     without = tab.evaluate(BY_COLOUR_ALONE)
     context.close()
-    assert found == []
+    assert findings == []
     assert without != []

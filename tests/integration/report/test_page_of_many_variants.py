@@ -1,5 +1,5 @@
 """The page of a dozen variants: what came out of each on a telephone's first screen, and variants that can be
-told apart."""
+distinguished."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_desk_has_the_sentences(visit):
     assert tab.locator(".sentences li:visible").count() == len(VARIANTS) - 1
 
 
-def test_a_dozen_variants_are_told_by_colour_mark_and_dashes(visit):
+def test_a_dozen_variants_are_distinguished_by_colour_mark_and_dashes(visit):
     tab = visit(1400)
     marks = tab.locator("#figure-trials .mark path").evaluate_all(
         "e => e.map(m => m.getAttribute('d') + m.getAttribute('fill'))"
@@ -65,7 +65,7 @@ def test_a_dozen_variants_are_told_by_colour_mark_and_dashes(visit):
     assert len(set(samples)) == 3
 
 
-def test_each_change_lies_beside_the_noise_floor(visit):
+def test_each_change_lies_next_to_the_noise_floor(visit):
     tab = visit(1400)
     (plot,) = drawn(tab, "noise").locator(".plot").all()
     series = plot.evaluate("b => b.chart.getOption().series.map(s => [s.type, s.name, s.data])")

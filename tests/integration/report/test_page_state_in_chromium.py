@@ -93,9 +93,9 @@ def test_order_and_zoom_are_in_the_address(visit):
     again = visit(state=tab.url.split("#")[1])
     table = again.locator("[data-case='1'] table.results").first
     assert table.locator("[aria-sort=descending]").inner_text().startswith("change")
-    found = drawn(again, "rates").locator(".plot").nth(2).evaluate(window), table.evaluate(order)
-    assert found[0] == pytest.approx(seen[0], abs=0.01)
-    assert found[1] == seen[1]
+    matches = drawn(again, "rates").locator(".plot").nth(2).evaluate(window), table.evaluate(order)
+    assert matches[0] == pytest.approx(seen[0], abs=0.01)
+    assert matches[1] == seen[1]
     assert again.locator("table.results [aria-sort]").count() == 1
 
     again.get_by_role("button", name="Reset").click()

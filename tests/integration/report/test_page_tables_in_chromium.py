@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.mark.long
-def test_typing_in_the_filter_draws_no_chart_anew(visit):
+def test_typing_in_the_filter_draws_no_chart_again(visit):
     tab = visit()
     plot = drawn(tab, "trials").locator(".plot").first.element_handle()
     tab.locator("#filter").fill("rss")

@@ -105,14 +105,16 @@ def hover(tab):
     plot.get_by_text("block 3").wait_for()
 
 
-def difference(found, kept):
+def difference(results, kept):
     """In words; empty where they are alike."""
-    if max(abs(a - b) for a, b in zip(found.size, kept.size, strict=True)) > SIZE:
-        return f"it is {found.size}, not {kept.size}"
-    size = tuple(map(min, found.size, kept.size))
+    if max(abs(a - b) for a, b in zip(results.size, kept.size, strict=True)) > SIZE:
+        return f"it is {results.size}, not {kept.size}"
+    size = tuple(map(min, results.size, kept.size))
     new, old = (
-        np.asarray(one.crop((0, 0, *size)).filter(ImageFilter.GaussianBlur(BLUR)), dtype=np.int16)
-        for one in (found, kept)
+        np.asarray(
+            single.crop((0, 0, *size)).filter(ImageFilter.GaussianBlur(BLUR)), dtype=np.int16
+        )
+        for single in (results, kept)
     )
     share = float((np.abs(new - old).max(axis=2) > OTHER).mean())
     return f"{share:.2%} of its pixels are other ones" if share > SHARE else ""
@@ -121,9 +123,11 @@ def difference(found, kept):
 @pytest.fixture(scope="module")
 def font():
     """The pictures hold text: they can be compared only where it is written in the same font."""
-    found = subprocess.run(["fc-match", FONT, "family"], capture_output=True, text=True, check=True)
-    if FONT not in found.stdout:
-        pytest.skip(f"the pictures are in {FONT}, and {found.stdout.strip()} stands for it here")
+    results = subprocess.run(
+        ["fc-match", FONT, "family"], capture_output=True, text=True, check=True
+    )
+    if FONT not in results.stdout:
+        pytest.skip(f"the pictures are in {FONT}, and {results.stdout.strip()} stands for it here")
 
 
 @pytest.mark.skipif("KEEP_PICTURES" not in os.environ, reason="keeps new ones")
@@ -138,10 +142,10 @@ def test_keep(picture, name):
 @pytest.mark.parametrize("name", STATES)
 @pytest.mark.usefixtures("font")
 def test_it_looks_as_it_did(picture, name, tmp_path):
-    found = picture(name)
-    found.save(tmp_path / f"{name}.png")
-    told = difference(found, Image.open(KEPT / f"{name}.png"))
-    assert told == "", f"{told}: see {tmp_path / name}.png"
+    results = picture(name)
+    results.save(tmp_path / f"{name}.png")
+    messages = difference(results, Image.open(KEPT / f"{name}.png"))
+    assert messages == "", f"{messages}: see {tmp_path / name}.png"
 
 
 @pytest.mark.usefixtures("font")
@@ -159,5 +163,5 @@ def test_every_kept_picture_is_of_a_state():
     ],
 )
 @pytest.mark.usefixtures("font")
-def test_what_is_missing_or_has_another_colour_is_told(picture, name, css):
+def test_what_is_missing_or_has_another_colour_is_reported(picture, name, css):
     assert difference(picture(name, css), Image.open(KEPT / f"{name}.png")) != ""

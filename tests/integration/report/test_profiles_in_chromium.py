@@ -84,5 +84,5 @@ def test_a_variant_that_is_not_chosen_has_no_graph(tab):
 @pytest.mark.long
 def test_it_can_be_read_by_everybody(tab):
     tab.locator("details:has(svg.flame) summary").click()
-    found = Axe().run(tab, context="section[aria-labelledby=profiles]")
-    assert found.violations_count == 0, found.generate_report()
+    matches = Axe().run(tab, context="section[aria-labelledby=profiles]")
+    assert matches.violations_count == 0, matches.generate_report()

@@ -55,8 +55,8 @@ def test_hovering_a_run_tells_its_build_and_commit_and_a_click_opens_its_report(
     expect(plot.locator("svg")).to_have_count(1)
     plot.scroll_into_view_if_needed()
     tab.mouse.move(*place_of(plot, LOST))
-    for said in ("nightly-12", "build b1", f"commit {'c' * 12}", TITLE, "worse from here on"):
-        expect(plot).to_contain_text(said)
+    for output in ("nightly-12", "build b1", f"commit {'c' * 12}", TITLE, "worse from here on"):
+        expect(plot).to_contain_text(output)
     tab.mouse.move(*place_of(plot, LOST - 1))
     expect(plot).to_contain_text(f"commit {'b' * 12}")
     tab.mouse.click(*place_of(plot, 13))
@@ -85,16 +85,16 @@ def test_the_index_is_searched(visit):
     ],
 )
 def test_axe_finds_no_violation(visit, scheme, width):
-    found = []
+    results = []
     for name in PAGES:
         tab = visit(name, scheme, width)
         if name.startswith("spec"):
             expect(tab.locator(".plot svg").first).to_be_visible()
-        found += [
+        results += [
             (name, v["id"], v["nodes"][0]["html"][:200])
             for v in Axe().run(tab).response["violations"]
         ]
-    assert found == []
+    assert results == []
 
 
 def test_the_keys_go_from_run_to_run_and_open_a_report(visit):

@@ -52,7 +52,7 @@ def test_the_store_is_read_in_time(url: str, words: tuple[str, ...], tmp_path: P
 
 
 def test_a_site_of_a_thousand_experiments_and_hosts_is_renewed_in_time(tmp_path: Path) -> None:
-    """Its first run works out what each night came to, and keeps that beside the store: it is not the best one."""
+    """Its first run works out what each night came to, and keeps that next to the store: it is not the best one."""
     with ResultStore.open(tmp_path / "results") as store:
         fill(store, GROUPS)
     assert starts("site", "public", "--out", "results", cwd=tmp_path) < STARTS_OF_A_SITE

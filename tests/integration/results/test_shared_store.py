@@ -1,4 +1,4 @@
-"""Results of several groups in one store, raw files by content beside it: on a file, and on a PostgreSQL server."""
+"""Results of several groups in one store, raw files by content next to it: on a file, and on a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_two_groups_and_a_reader_elsewhere(fleet: Fleet, tmp_path: Path) -> None
     assert {first["trials"]["ok"], second["trials"]["ok"]} == {2}
     page = tmp_path / "page.html"
     words = (second["experiment"], "--out", "none")
-    said = fleet("report", *words, "--format", "html", "--output", str(page)).stderr
-    assert "cannot be read" not in said + page.read_text()
+    text = fleet("report", *words, "--format", "html", "--output", str(page)).stderr
+    assert "cannot be read" not in text + page.read_text()
     assert fleet("export", *words, "--table", "series").stdout.count("\n") > 4
     fleet("history", "ops_per_s", "--out", "none")
     fleet("site", "site", "--out", "a", "--out", "b")

@@ -85,9 +85,9 @@ def test_the_commit_that_made_items_larger_is_found(
     first = f"build  good-{repository.commits[0][:12]}"
     assert shown.index(f"{first} ...") < shown.index(next(x for x in shown if x.startswith("plan")))
     assert any(line.startswith(f"{first} ") and "cached" not in line for line in shown[1:])
-    found = json.loads(done.stdout)
-    assert found["culprits"] == [repository.commits[3], repository.commits[2]], found["finding"]
-    steps = {step["commit"]: step for step in found["steps"]}
+    results = json.loads(done.stdout)
+    assert results["culprits"] == [repository.commits[3], repository.commits[2]], results["finding"]
+    steps = {step["commit"]: step for step in results["steps"]}
     assert steps[repository.commits[4]]["verdict"] == "worse"
     broken = steps[repository.commits[2]]
     assert (broken["outcome"], broken["experiment"]) == ("skip", None)
@@ -105,7 +105,7 @@ def test_a_night_knows_the_commits_and_compares_two_of_them(
     code, driver = servers.measure()
     assert code == 0, driver.stderr()
     (history, *_) = _histories(servers.out, "fake")
-    (series,) = (one for one in history.series if one.variant == "mine")
+    (series,) = (single for single in history.series if single.variant == "mine")
     assert [(run.commit, run.title) for run in series.runs] == [
         (good[:12], "change 0"),
         (bad[:12], "change 1"),

@@ -21,12 +21,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 def test_two_memcacheds_are_measured(servers: ServerLab):
-    one, two = memcached("-t", "1", "-B", "ascii"), memcached("-t", "2", "-m", "128")
+    single, two = memcached("-t", "1", "-B", "ascii"), memcached("-t", "2", "-m", "128")
     mine = servers.directory / "mine"  # known by its content: for root it gets -u
-    mine.write_bytes(Path(one["server"]["command"][0]).read_bytes())
+    mine.write_bytes(Path(single["server"]["command"][0]).read_bytes())
     mine.chmod(0o755)
     two["server"]["command"][0] = str(mine)
-    servers.write({"one": one, "two": two})
+    servers.write({"one": single, "two": two})
     code, driver = servers.measure()
     assert code == 0, driver.stderr()
     assert settings_of(driver, "one")["server.protocol"] == "text"
@@ -154,14 +154,14 @@ def test_a_server_that_does_not_start(servers: ServerLab, tmp_path: Path, text: 
     command = [script(tmp_path / "work-server", text), "{port}", str(servers.work) + "/"]
     servers.write({"one": {"server": {"command": command}}, "two": memcached()})
     code, driver = servers.measure(ready_timeout=2.0)
-    said = driver.stderr()
+    printed = driver.stderr()
     assert (code, driver.of("TrialStarted")) == (3, [])
-    assert message in said
-    assert "hint:" in said
+    assert message in printed
+    assert "hint:" in printed
     servers.assert_nothing_left()
 
 
-def test_a_server_of_another_kind_is_told(servers: ServerLab):
+def test_a_server_of_another_kind_is_reported(servers: ServerLab):
     wrong = memcached("-u", "root")
     wrong["server"]["kind"] = "redis"
     servers.write({"one": memcached(), "two": wrong})
@@ -308,10 +308,10 @@ def test_a_failing_build_shows_the_end_of_its_output(servers: ServerLab, tmp_pat
     }  # fmt: skip
     servers.write({"one": memcached(), "two": {"server": server}})
     code, driver = servers.measure()
-    said = driver.stderr()
+    printed = driver.stderr()
     assert code == 3
-    assert "error: no compiler" in said
-    assert "log: " in said
+    assert "error: no compiler" in printed
+    assert "log: " in printed
 
 
 @pytest.mark.long

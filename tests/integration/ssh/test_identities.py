@@ -232,7 +232,7 @@ def test_key_files_that_an_editor_changed(
         assert "RSA" in opens(server, tmp_path, text)
 
 
-def test_a_certificate_beside_its_key(server: Sshd, keys: Path, tmp_path: Path) -> None:
+def test_a_certificate_next_to_its_key(server: Sshd, keys: Path, tmp_path: Path) -> None:
     config = f"IdentityFile {keys}/certified\nIdentityAgent none\n"
     assert "ED25519-CERT" in opens(server, tmp_path, config)
 

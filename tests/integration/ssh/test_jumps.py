@@ -58,7 +58,7 @@ def spec_by(sshd: Sshd, tmp_path: Path, config: str, **changes: object) -> HostS
 
 def carriers(sshd: Sshd) -> list[str]:
     """Command lines of processes that lead to the server."""
-    found = []
+    results = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().decode(errors="replace").split("\0")
@@ -67,8 +67,8 @@ def carriers(sshd: Sshd) -> list[str]:
         if f"[127.0.0.1]:{sshd.port}" in words or (
             "carrier" in " ".join(words) and str(sshd.port) in words
         ):
-            found.append(" ".join(words))
-    return found
+            results.append(" ".join(words))
+    return results
 
 
 def the_session(server: Sshd) -> int:
@@ -116,7 +116,7 @@ def test_a_command(sshd: Sshd, tmp_path: Path, passes: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "output"),
     [
         ("ProxyCommand echo no way out >&2; exit 3\n", "no way out"),
         ("ProxyCommand /nowhere/program %h\n", "/nowhere/program"),
@@ -124,8 +124,8 @@ def test_a_command(sshd: Sshd, tmp_path: Path, passes: bool) -> None:
         ("ProxyJump 127.0.0.1:1\nMatch final host none\n", "Connection refused|loop"),
     ],
 )
-def test_a_proxy_that_fails_says_why(sshd: Sshd, tmp_path: Path, config: str, said: str) -> None:
-    with pytest.raises(HostError, match=said):
+def test_a_proxy_that_fails_says_why(sshd: Sshd, tmp_path: Path, config: str, output: str) -> None:
+    with pytest.raises(HostError, match=output):
         open_host(spec_by(sshd, tmp_path, f"Host node\n{config}", address="node"), "ssh")
 
 

@@ -121,14 +121,14 @@ def test_a_long_command_passes_a_shell_of_short_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shell", "said"),
+    ("shell", "output"),
     [("/usr/sbin/nologin", "not available"), ("/bin/false", "it prints nothing")],
 )
-def test_an_account_without_a_shell_is_named(tmp_path: Path, shell: str, said: str) -> None:
+def test_an_account_without_a_shell_is_named(tmp_path: Path, shell: str, output: str) -> None:
     with raised_sshd(tmp_path / "sshd", account=account(tmp_path, shell)) as sshd:
         with pytest.raises(HostError, match="login shell does not run commands") as caught:
             open_host(sshd.host_spec(tmp_path / "work"), "ssh")
-        assert said in caught.value.message
+        assert output in caught.value.message
 
 
 def test_start_files_that_end_the_shell_are_named(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_start_files_that_end_the_shell_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("echo hello; exec cat", "does not start a command within 2 s: hello"),
         ("read answer", "does not start a command within 2 s: it prints nothing"),
@@ -150,12 +150,12 @@ def test_start_files_that_end_the_shell_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_start_files_that_hold_or_redirect_the_shell_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, output: str
 ) -> None:
     monkeypatch.setattr("perfrunner.hosts.ssh.SHELL_WAIT_S", 2.0)
     files = {".bashrc": f"{text}\n"}
     with raised_sshd(tmp_path / "sshd", account=account(tmp_path, "/bin/bash", **files)) as sshd:
-        with pytest.raises(HostError, match=said) as caught:
+        with pytest.raises(HostError, match=output) as caught:
             open_host(sshd.host_spec(tmp_path / "work"), "ssh")
         assert "start files" in (caught.value.hint or "")
 

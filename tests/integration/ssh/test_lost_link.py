@@ -77,8 +77,8 @@ def test_a_link_that_goes_while_we_build_costs_nothing(sshd: Sshd, tmp_path: Pat
     driver.wait_for("BuildStarted", variant="changed")
     sshd.cut()
     assert driver.finish() == 0, driver.stderr()
-    said = [event["message"] for event in driver.of("Warned")]
-    assert any("lock on a host was lost" in message for message in said), said
+    output = [event["message"] for event in driver.of("Warned")]
+    assert any("lock on a host was lost" in message for message in output), output
     assert results(lab) == BOTH_OK
     lab.assert_nothing_left()
 
@@ -93,8 +93,8 @@ def test_a_link_that_goes_in_a_settings_check_costs_the_settings_checks(
     sshd.cut()
     (tmp_path / "go on").touch()  # for the next settings checks
     assert driver.finish() == 0, driver.stderr()
-    said = [event["message"] for event in driver.of("Warned")]
-    assert any("the connection was lost" in message for message in said), said
+    output = [event["message"] for event in driver.of("Warned")]
+    assert any("the connection was lost" in message for message in output), output
     assert [event["variant"] for event in driver.of("SettingsCheckPassed")] == ["base", "changed"]
     assert results(lab) == BOTH_OK
     lab.assert_nothing_left()

@@ -171,30 +171,30 @@ def test_one_lock_a_machine_whatever_the_work_directories(
     machine.mkdir()
     monkeypatch.setattr("perfrunner.hosts.lock.MACHINE", str(machine))
     monkeypatch.delenv("PERFRUNNER_SHARE_HOST")
-    with opening(tmp_path / "one", "first") as one, opening(tmp_path / "two", "second") as two:
-        one.lock()
+    with opening(tmp_path / "one", "first") as single, opening(tmp_path / "two", "second") as two:
+        single.lock()
         with pytest.raises(
             HostInUse, match=rf"in use by run first of \S+ \(pid {os.getpid()}, "
-        ) as told:
+        ) as messages:
             two.lock()
-        assert "PERFRUNNER_SHARE_HOST=1" in (told.value.hint or ""), "it is the machine's lock"
+        assert "PERFRUNNER_SHARE_HOST=1" in (messages.value.hint or ""), "it is the machine's lock"
         two.lock(machine=False)  # the second host of a run that has the machine
-        one.close()
+        single.close()
     with opening(tmp_path / "two", "second") as two:
         two.lock()
 
 
 def test_a_lock_that_cannot_be_had_is_not_in_use(opening, tmp_path: Path) -> None:
-    """Who waits for a host that is in use would wait for ever."""
+    """Who waits for a host that is in use would wait indefinitely."""
     (tmp_path / "work").mkdir(mode=0o700)
     (tmp_path / "work" / "host.lock").mkdir()
     with (
         opening(tmp_path / "work") as host,
-        pytest.raises(HostError, match=r"[Ii]s a directory") as told,
+        pytest.raises(HostError, match=r"[Ii]s a directory") as messages,
     ):
         host.lock()
-    assert not isinstance(told.value, HostInUse)
-    assert IN_USE not in told.value.message
+    assert not isinstance(messages.value, HostInUse)
+    assert IN_USE not in messages.value.message
 
 
 def test_the_doctor_of_two_hosts_that_are_one_machine(

@@ -345,7 +345,7 @@ def test_ctrl_c_during_a_remote_command_returns_at_once(sshd: Sshd, tmp_path: Pa
 
 
 def test_fabrics_own_run_is_interrupted_too(sshd: Sshd, tmp_path: Path) -> None:
-    """Connection.run is not what transports use; whoever reaches for it must not hang at Ctrl-C."""
+    """Connection.run is not what transports use; any client that reaches for it must not hang at Ctrl-C."""
     from perfrunner.hosts import destination_of
     from perfrunner.hosts.connection import HostConnection
     from perfrunner.hosts.openssh import resolve

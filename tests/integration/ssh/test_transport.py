@@ -330,8 +330,10 @@ def test_facts(host: Host) -> None:
     assert cpu_numbers(facts["cpus_allowed"]) == tuple(sorted(os.sched_getaffinity(0)))
     swaps = Path("/proc/swaps").read_text().splitlines()[1:]
     assert (facts["swap_bytes"] > 0) is bool(swaps)
-    if found := re.search(r"^microcode\s*: (\S+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
-        assert facts["microcode"] == found[1]
+    if results := re.search(
+        r"^microcode\s*: (\S+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE
+    ):
+        assert facts["microcode"] == results[1]
 
 
 def test_a_work_dir_that_cannot_be_made(sshd, tmp_path: Path) -> None:

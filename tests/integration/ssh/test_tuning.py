@@ -113,14 +113,14 @@ def test_twice_keeps_the_first_values(host: Host, root: Path) -> None:
     assert values(root) == BEFORE
 
 
-def test_what_somebody_else_has_set_meanwhile_stays(host: Host, root: Path) -> None:
+def test_what_somebody_else_has_set_during_that_stays(host: Host, root: Path) -> None:
     tune(host, "one", root=str(root))
     (root / "proc/sys/vm/swappiness").write_text("10\n")
     restore(host, root=str(root))
     assert values(root) == {**BEFORE, "/proc/sys/vm/swappiness": "10"}
 
 
-def test_what_refuses_is_told_and_not_kept(host: Host, root: Path) -> None:
+def test_what_refuses_is_reported_and_not_kept(host: Host, root: Path) -> None:
     governor = root / SYS_CPU.lstrip("/") / "cpu0" / "cpufreq" / "scaling_governor"
     governor.unlink()
     governor.symlink_to("/proc/sys/kernel/osrelease")  # readable, and nobody may write it

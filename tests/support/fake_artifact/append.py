@@ -6,10 +6,10 @@ import json
 import sys
 import time
 
-from common import ROUNDS, Link, VariantLink, histogram, in_turns, one, options, slices
+from common import ROUNDS, Link, VariantLink, histogram, in_turns, options, single, slices
 
-found = options(sys.argv[1:])
-items, rounds = int(one(found, "items")), int(one(found, "rounds"))
+results = options(sys.argv[1:])
+items, rounds = int(single(results, "items")), int(single(results, "rounds"))
 updates = int(items * rounds * 1.3125)
 
 
@@ -18,7 +18,7 @@ def report(link: Link) -> dict:
     time.sleep(behaviour["sleep"])
     link.ask(cmd="ops", gets=updates, sets=items + updates)
     return {
-        "tool": "append", "schema": 1, "options": found,
+        "tool": "append", "schema": 1, "options": results,
         "load": {"ops": items, "seconds": 0.5},
         "update": {
             "rmw": updates, "seconds": 2.0, "gets": updates, "sets": updates, "misses": behaviour["misses"],
@@ -36,6 +36,6 @@ def turns(link: VariantLink, place: int) -> dict:
     return {"report": report(link), "slices": slices(50_000, ROUNDS, place)}
 
 
-if "variant" in found:
-    in_turns(found, "append", turns)
-print(json.dumps(report(Link(found))))
+if "variant" in results:
+    in_turns(results, "append", turns)
+print(json.dumps(report(Link(results))))

@@ -19,18 +19,18 @@ ROUNDS = 60  # of a fake group
 
 def options(argv: list[str]) -> dict[str, list[str]]:
     """--key=value and bare --flag; positional words under the empty key."""
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for word in argv:
         if word.startswith("--"):
             key, _, value = word[2:].partition("=")
-            found.setdefault(key, []).append(value)
+            results.setdefault(key, []).append(value)
         else:
-            found.setdefault("", []).append(word)
-    return found
+            results.setdefault("", []).append(word)
+    return results
 
 
-def one(found: dict[str, list[str]], key: str, default: str = "") -> str:
-    return found.get(key, [default])[-1]
+def single(results: dict[str, list[str]], key: str, default: str = "") -> str:
+    return results.get(key, [default])[-1]
 
 
 class LinkError(Exception):
@@ -40,16 +40,16 @@ class LinkError(Exception):
 class Link:
     """A connection to the fake engine: one JSON object a line, each way. Ends the program when that is lost."""
 
-    def __init__(self, found: dict[str, list[str]]) -> None:
+    def __init__(self, results: dict[str, list[str]]) -> None:
         self.socket = socket()
         self.socket.settimeout(5)
         try:
-            self.socket.connect((one(found, "host"), int(one(found, "port"))))
+            self.socket.connect((single(results, "host"), int(single(results, "port"))))
         except OSError as error:
             self.lost(f"cannot connect: {error}")
-        with open(one(found, "password-file")) as file:  # noqa: PTH123 - pathlib doubles the start-up time
+        with open(single(results, "password-file")) as file:  # noqa: PTH123 - pathlib doubles the start-up time
             password = file.read().strip()
-        user = one(found, "user")
+        user = single(results, "user")
         if (
             self.line(f'{{"cmd": "auth", "user": "{user}", "password": "{password}"}}')
             != '{"ok": true}'
@@ -82,9 +82,9 @@ class Link:
 class VariantLink(Link):
     """The connection to one variant of a group: its loss is an exception."""
 
-    def __init__(self, found: dict[str, list[str]], variant: str) -> None:
+    def __init__(self, results: dict[str, list[str]], variant: str) -> None:
         words = (word.split("=", 1) for word in variant.split(","))
-        super().__init__({**found, **{name: [value] for name, value in words}})
+        super().__init__({**results, **{name: [value] for name, value in words}})
 
     def lost(self, why: str) -> NoReturn:
         raise LinkError(why)
@@ -105,17 +105,17 @@ def slices(rate: float, rounds: int, place: int) -> dict:
 
 
 def in_turns(
-    found: dict[str, list[str]], tool: str, drive: Callable[[VariantLink, int], dict]
+    results: dict[str, list[str]], tool: str, drive: Callable[[VariantLink, int], dict]
 ) -> NoReturn:
     """The report of a group: `drive` loads one variant and gives its part. Ends the program."""
     import json
 
-    document: dict = {"tool": tool, "schema": 1, "options": found}
+    document: dict = {"tool": tool, "schema": 1, "options": results}
     variants: list[dict] = []
     status = 0
-    for place, variant in enumerate(found["variant"]):
+    for place, variant in enumerate(results["variant"]):
         try:
-            variants.append(drive(VariantLink(found, variant), place))
+            variants.append(drive(VariantLink(results, variant), place))
         except LinkError as error:
             document |= {"failure": str(error), "failed_variant": place}
             print(error, file=sys.stderr)
@@ -123,7 +123,8 @@ def in_turns(
             break
     document["group"] = {
         "slice_s": 0.002 if tool == "pillowfight" else None,
-        "slice_ops": 500 if tool == "append" else None, "round_seed": int(one(found, "round-seed")), "warmup_rounds": 0,
+        "slice_ops": 500 if tool == "append" else None,
+        "round_seed": int(single(results, "round-seed")), "warmup_rounds": 0,
         "rounds": ROUNDS, "seconds": 1.0, "variants": variants,
     }  # fmt: skip
     print(json.dumps(document), flush=True)

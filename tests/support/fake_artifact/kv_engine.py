@@ -4,14 +4,14 @@
 FAKE_DIE_IN=populate|access|load|start  SIGKILL itself when that phase begins
 FAKE_NEVER_READY=1                  listens, and never says so
 FAKE_ONCE=FILE                      only the first time (the file is the memory of it)
-FAKE_MISSES, FAKE_ERRORS, FAKE_BUSY what the clients are told to report
+FAKE_MISSES, FAKE_ERRORS, FAKE_BUSY what the clients are asked to report
 FAKE_LIE=N                          the server's counter is off by N
 FAKE_SLEEP=S                        how long a client phase really takes (default 0.05)
 FAKE_LINGERS="persist digest stop"  what else takes so long
 FAKE_RATE=N                         operations a second to report
 FAKE_EXIT=N                         the exit status of a clean stop
 FAKE_STUBBORN=1                     ignores SIGTERM
-FAKE_LOSES=HOST                     the engine that is told that it is HOST lacks a document of each replica
+FAKE_LOSES=HOST                     the engine that is informed that it is HOST lacks a document of each replica
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ import sys
 import threading
 import time
 
-from common import one, options
+from common import options, single
 
-found = options(sys.argv[1:])
+results = options(sys.argv[1:])
 env = os.environ
 counters = {"cmd_get": 0, "cmd_set": 0, "curr_items": 0}
 states: dict[int, str] = {}  # of vBuckets, once a manager has set them
@@ -71,13 +71,13 @@ def stat(groups: list[str]) -> dict:
         "": {"pid": os.getpid(), "version": "fake", **counters, "ep_queue_size": 0},
         "memory": {
             "mem_used": 700_000, "total_heap_bytes": 1_000_000, "total_metadata_bytes": 9_000,
-            "ep_max_size": int(one(found, "quota-mb", "0")) * 2**20,
+            "ep_max_size": int(single(results, "quota-mb", "0")) * 2**20,
         },
         "allocator": {"name": "system", "version": "glibc 2.36", "conf_env": ""},
-        "config": {key: values[-1] for key, values in found.items()},
+        "config": {key: values[-1] for key, values in results.items()},
         "timings": {},
         "replication": {"streams_opened": sum(s == "replica" for s in states.values()) if published else 0},
-        "vbucket-seqno": {f"vb_{n}:high_seqno": 10 for n in range(int(one(found, "vbuckets")))},
+        "vbucket-seqno": {f"vb_{n}:high_seqno": 10 for n in range(int(single(results, "vbuckets")))},
     }  # fmt: skip
     if env.get("FAKE_NO_MAPPED"):
         del everything["memory"]["total_heap_bytes"]
@@ -146,7 +146,7 @@ def stop(signum: int, frame: object) -> None:
 
 signal.signal(signal.SIGTERM, stop)
 print(f"fake engine {' '.join(sys.argv[1:])}", file=sys.stderr, flush=True)
-users_file = one(found, "users")
+users_file = single(results, "users")
 if os.stat(users_file).st_mode & 0o077:  # noqa: PTH116
     sys.exit("users file is readable by others")
 with open(users_file) as file:  # noqa: PTH123
@@ -154,18 +154,18 @@ with open(users_file) as file:  # noqa: PTH123
 listener = socket.socket()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 try:
-    listener.bind((one(found, "host"), int(one(found, "port"))))
+    listener.bind((single(results, "host"), int(single(results, "port"))))
 except OSError as error:
-    print(f"cannot listen on port {one(found, 'port')}: {error.strerror}", file=sys.stderr)
+    print(f"cannot listen on port {single(results, 'port')}: {error.strerror}", file=sys.stderr)
     sys.exit(1)
 listener.listen(64)
-with open(f"{one(found, 'data-dir')}/fake.db", "w") as file:  # noqa: PTH123
+with open(f"{single(results, 'data-dir')}/fake.db", "w") as file:  # noqa: PTH123
     file.write("data")
 enter("start")
 if env.get("FAKE_NEVER_READY") and first_time():
     print("fake engine warms up for ever", file=sys.stderr, flush=True)
     signal.pause()
-port_file = one(found, "port-file")
+port_file = single(results, "port-file")
 with open(port_file + ".tmp", "w") as file:  # noqa: PTH123
     file.write(f"{listener.getsockname()[1]}\n")
 os.rename(port_file + ".tmp", port_file)  # noqa: PTH104

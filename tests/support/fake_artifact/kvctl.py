@@ -8,10 +8,10 @@ import time
 from _signal import SIGTERM, pause, signal
 from _socket import socket
 
-from common import Link, one, options
+from common import Link, options, single
 
-found = options(sys.argv[1:])
-command, *rest = found[""]
+results = options(sys.argv[1:])
+command, *rest = results[""]
 if command == "topology":
     cpus = [
         f'{{"os_index": {n}, "core": {n}, "package": 0, "l3": null, "numa": 0}}'
@@ -20,19 +20,19 @@ if command == "topology":
     print(f'{{"cpus": [{", ".join(cpus)}]}}')
     sys.exit(0)
 if command == "clock-server":
-    assert all(os.path.exists(f"/proc/{pid}") for pid in found["pid"])  # noqa: PTH110
+    assert all(os.path.exists(f"/proc/{pid}") for pid in results["pid"])  # noqa: PTH110
     print('{"port": 4711}', flush=True)
     pause()
 if command == "barrier":
     listener = socket()
-    listener.bind((one(found, "listen"), 0))
+    listener.bind((single(results, "listen"), 0))
     listener.listen()
     print(f'{{"port": {listener.getsockname()[1]}}}', flush=True)
-    arrived = [socket(fileno=listener._accept()[0]) for _ in range(int(one(found, "parties")))]
+    arrived = [socket(fileno=listener._accept()[0]) for _ in range(int(single(results, "parties")))]
     for party in arrived:
         party.sendall(b"g")
     sys.exit(0)
-link = Link(found)
+link = Link(results)
 groups = ", ".join(f'"{group}"' for group in rest)
 if command == "stat":
     print(link.line(f'{{"cmd": "stat", "groups": [{groups}]}}'))
@@ -41,16 +41,16 @@ elif command == "reset":
 elif command == "wait-persisted":
     link.line('{"cmd": "persist"}')
 elif command in ("set-states", "set-config"):
-    with open(one(found, "config")) as file:  # noqa: PTH123
+    with open(single(results, "config")) as file:  # noqa: PTH123
         config = " ".join(file.read().splitlines())
     link.line(f'{{"cmd": "{command}", "config": {config}}}')
 elif command == "digest":
     print(link.line('{"cmd": "digest"}'))
 elif command == "sample":
     signal(SIGTERM, lambda *_: sys.exit(0))
-    once = "out" not in found
-    open(f"/proc/{one(found, 'pid')}/stat").close()  # noqa: PTH123
-    with open("/dev/stdout" if once else one(found, "out"), "a") as out:  # noqa: PTH123
+    once = "out" not in results
+    open(f"/proc/{single(results, 'pid')}/stat").close()  # noqa: PTH123
+    with open("/dev/stdout" if once else single(results, "out"), "a") as out:  # noqa: PTH123
         while True:
             memory = link.line('{"cmd": "memory"}')
             out.write(
@@ -61,6 +61,6 @@ elif command == "sample":
             out.flush()
             if once:
                 break
-            time.sleep(int(one(found, "interval-ms")) / 1000)
+            time.sleep(int(single(results, "interval-ms")) / 1000)
 else:
     sys.exit(2)

@@ -8,20 +8,20 @@ import socket
 import sys
 import time
 
-from common import ROUNDS, Link, VariantLink, histogram, in_turns, one, options, slices
+from common import ROUNDS, Link, VariantLink, histogram, in_turns, options, single, slices
 
-found = options(sys.argv[1:])
+results = options(sys.argv[1:])
 CLIENT = {"cpu_user_s": 0.1, "cpu_sys_s": 0.1, "wall_s": 1.0, "threads": 2, "cpu_us_per_op": 0.1}
 
 
 def report(populate: dict | None, access: dict | None, busy: object = None) -> dict:
     client = {**CLIENT, "busiest_thread_busy": busy}
-    return {"tool": "pillowfight", "schema": 1, "options": found, "populate": populate, "access": access, "client": client}  # fmt: skip  # noqa: E501
+    return {"tool": "pillowfight", "schema": 1, "options": results, "populate": populate, "access": access, "client": client}  # fmt: skip  # noqa: E501
 
 
 def accessed(link: Link, behaviour: dict, ops: int, seconds: float) -> dict:
-    """What the load of `ops` operations says, and the engine is told of them."""
-    sets = int(ops * float(one(found, "set-pct")) / 100)
+    """What the load of `ops` operations says, and the engine counts of them."""
+    sets = int(ops * float(single(results, "set-pct")) / 100)
     gets = ops - sets
     link.ask(cmd="ops", gets=gets, sets=sets)
     return {
@@ -35,36 +35,36 @@ def accessed(link: Link, behaviour: dict, ops: int, seconds: float) -> dict:
 def turns(link: VariantLink, place: int) -> dict:
     behaviour = link.ask(cmd="phase", name="access")
     time.sleep(behaviour["sleep"])
-    its = slices(behaviour["rate"], ROUNDS, place)
-    access = accessed(link, behaviour, sum(its["ops"]), sum(its["wall_ns"]) / 1e9)
-    return {"report": report(None, access, behaviour["busy"]), "slices": its}
+    own = slices(behaviour["rate"], ROUNDS, place)
+    access = accessed(link, behaviour, sum(own["ops"]), sum(own["wall_ns"]) / 1e9)
+    return {"report": report(None, access, behaviour["busy"]), "slices": own}
 
 
 def populated(link: Link) -> dict:
     behaviour = link.ask(cmd="phase", name="populate")
     time.sleep(behaviour["sleep"])
-    items = int(one(found, "num-items"))
+    items = int(single(results, "num-items"))
     link.ask(cmd="ops", gets=0, sets=items)
     return report({"ops": items, "seconds": 0.1, "errors": {}}, None, behaviour["busy"])
 
 
-if "variant" in found and "populate-only" in found:
-    in_turns(found, "pillowfight", lambda variant, _: {"report": populated(variant)})
-if "variant" in found:
-    in_turns(found, "pillowfight", turns)
-link = Link(found)
-if "populate-only" in found:
+if "variant" in results and "populate-only" in results:
+    in_turns(results, "pillowfight", lambda variant, _: {"report": populated(variant)})
+if "variant" in results:
+    in_turns(results, "pillowfight", turns)
+link = Link(results)
+if "populate-only" in results:
     print(json.dumps(populated(link)))
 else:
-    if "barrier" in found:
-        host, _, port = one(found, "barrier").rpartition(":")
+    if "barrier" in results:
+        host, _, port = single(results, "barrier").rpartition(":")
         with socket.create_connection((host, int(port)), 20) as barrier:
             barrier.sendall(b"r")
             if barrier.recv(1) != b"g":
                 sys.exit("the barrier went away")
     behaviour = link.ask(cmd="phase", name="access")
     time.sleep(behaviour["sleep"])
-    duration, series, rng = float(one(found, "duration")), [], random.Random()
+    duration, series, rng = float(single(results, "duration")), [], random.Random()
     for second in range(int(duration)):
         ops = int(behaviour["rate"] * (1 + rng.gauss(0, 0.003)))
         series.append({"t": float(second + 1), "ops": ops})

@@ -58,7 +58,7 @@ class Search(Generic[State]):
         """The configurations one call later: a call may be next unless another had ended before it began."""
         self.deepest = max(self.deepest, first)
         window, earliest_end, least_seqno = self._window(first, beyond)
-        found = []
+        results = []
         for at in window:
             call = self._answered[at]
             if call.begin > earliest_end or 0 < least_seqno < call.seqno:
@@ -72,14 +72,14 @@ class Search(Generic[State]):
             if after == state and not call.changes:
                 # It hinders no other call: if there is an order at all, there is one that goes on so.
                 return [(start, done, used, after)]
-            found.append((start, done, used, after))
+            results.append((start, done, used, after))
         for at, call in enumerate(self._unanswered):
             if call.begin <= earliest_end and not used >> at & 1:
                 after = self.step(state, call)
                 if after is not None and after != state:
-                    found.append((first, beyond, used | 1 << at, after))
-        found.reverse()  # the call that began first is tried first
-        return found
+                    results.append((first, beyond, used | 1 << at, after))
+        results.reverse()  # the call that began first is tried first
+        return results
 
     def _window(self, first: int, beyond: int) -> tuple[list[int], float, int]:
         """The answered calls that may be next by the clock, when the first of them ends, and the least seqno to come.

@@ -223,23 +223,23 @@ class Node:
             ends = client.until(
                 lambda got: sum(m.opcode == STREAM_END for m in got) == VBUCKETS, PATIENCE_S
             )
-        found: list[dict[bytes, Message]] = [{} for _ in range(VBUCKETS)]
+        results: list[dict[bytes, Message]] = [{} for _ in range(VBUCKETS)]
         for message in ends:
             if message.is_document:
-                found[message.vbucket][message.key] = message
-        return found
+                results[message.vbucket][message.key] = message
+        return results
 
     def cas_of(self, keys: list[bytes]) -> dict[bytes, int]:
         """The CAS of the documents that this node has, active or replica."""
-        found = {}
+        results = {}
         with session(self.port, PATIENCE_S) as wire:
             for key in keys:
                 named = struct.pack(">HH", vbucket_of(key), len(key)) + key
                 answer = wire.ask(OBSERVE, value=named)
                 state, cas = struct.unpack(">BQ", answer.value[-9:])
                 if answer.status == 0 and state in (0, 1):
-                    found[key] = cas
-        return found
+                    results[key] = cas
+        return results
 
     def close(self) -> None:
         if self.process is not None and self.process.poll() is None:

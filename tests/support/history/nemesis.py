@@ -289,7 +289,7 @@ class Run:
         to: list[Node] | None = None,
         loses: bool = True,
     ) -> None:
-        """Make the replica the active node. `to`: the nodes that can be told."""
+        """Make the replica the active node. `to`: the nodes that can be reached."""
         self.nodes.active = 1 - self.nodes.active
         self.nodes.publish(to or [self.nodes.master])
         self.nodes.master.set_state(ACTIVE)

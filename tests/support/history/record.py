@@ -1,4 +1,4 @@
-"""What is recorded of a run: every operation with its begin and end, the reigns of active nodes, and what they said.
+"""What is recorded of a run: every operation with its begin and end, the reigns of active nodes, and their reports.
 
 A *reign* is the time in which one process is the active node: it begins when clients are sent there and ends with a
 crash, a promotion elsewhere or a planned switch. Its histories, one for each vBucket, have uuids of their own.
@@ -106,8 +106,8 @@ class Recorder:
     def entries(self, reign: int) -> list[Entry]:
         """Every operation of a reign; those under way count as unanswered."""
         with self._lock:
-            found = [entry for entry in self._entries if entry.reign == reign]
-            return found + [entry for entry in self._pending.values() if entry.reign == reign]
+            results = [entry for entry in self._entries if entry.reign == reign]
+            return results + [entry for entry in self._pending.values() if entry.reign == reign]
 
     @property
     def idle(self) -> bool:

@@ -19,14 +19,14 @@ class HistoryError(AssertionError):
 
 @dataclass
 class Versions:
-    """Which version each (vBucket, uuid, seqno) names, by all that any node or answer said."""
+    """Which version each (vBucket, uuid, seqno) names, by all that any node or answer reported."""
 
     _known: dict[tuple[int, int, int], tuple[bytes, int, bytes | None]] = field(
         default_factory=dict
     )
 
     def add(
-        self, place: tuple[int, int, int], key: bytes, cas: int, value: bytes | None, said: str
+        self, place: tuple[int, int, int], key: bytes, cas: int, value: bytes | None, output: str
     ) -> None:
         """HistoryError if another version has the place. `value` None: not known."""
         known = self._known.get(place)
@@ -37,7 +37,7 @@ class Versions:
             vbucket, uuid, seqno = place
             raise HistoryError(
                 f"vBucket {vbucket}, uuid {uuid:x}, seqno {seqno} names two versions: {known} and,"
-                f" by {said}, {(key, cas, value)}"
+                f" by {output}, {(key, cas, value)}"
             )
         if known[2] is None:
             self._known[place] = (key, cas, value)
@@ -52,7 +52,7 @@ class Versions:
                 self.add(place, entry.key, call.cas, value, f"the answer to a client's {call.kind}")
 
     def add_messages(
-        self, messages: Iterable[Message], logs: Sequence[Sequence[tuple[int, int]]], said: str
+        self, messages: Iterable[Message], logs: Sequence[Sequence[tuple[int, int]]], output: str
     ) -> None:
         """`logs` are the failover logs of the node that sent the messages, by vBucket."""
         for message in messages:
@@ -63,7 +63,7 @@ class Versions:
                     message.seqno,
                 )
                 value = message.value if message.opcode == MUTATION else None
-                self.add(place, message.key, message.cas, value, said)
+                self.add(place, message.key, message.cas, value, output)
 
 
 def uuid_of(log: Sequence[tuple[int, int]], seqno: int) -> int:

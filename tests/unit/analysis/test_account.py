@@ -1,4 +1,4 @@
-"""The account of a change, and what is said where throughput and total CPU disagree."""
+"""The account of a change, and what is reported where throughput and total CPU disagree."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_both_show_is_no_disagreement(compared, data):
     assert "CPU" not in sentence
 
 
-def test_less_cpu_is_said_too(compared):
+def test_less_cpu_is_reported_too(compared):
     assert throughput(compared(background=-0.03)).cpu == LESS_CPU
 
 

@@ -1,4 +1,4 @@
-"""Alarms of a project of five specs, simulated night by night: how many are false, and how soon a loss is told."""
+"""Alarms of a project of five specs, simulated night by night: how many are false, and how soon a loss is reported."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ NOISE = {
 def played(columns, cases=CASES, first=0):
     """A run a night of a baseline and a variant; columns: (nights, variants * cases) in standard deviations of
     0.5 %."""
-    found = []
+    matches = []
     for night, values in enumerate(columns, first):
         rows = []
         for place, case in enumerate(cases):
             raw, effect = (float(np.exp(0.005 * values[2 * place + variant])) for variant in (0, 1))
             rows.append(NightRow(case, "a", METRIC, "build", 1e6 * raw, None, 10))
             rows.append(NightRow(case, "b", METRIC, "build", 1e6, effect, 10))
-        found.append(
+        matches.append(
             Night(
                 ExperimentRecord(
                     f"e{night}", "s", SPEC, "", "s.yaml", 1, START + timedelta(days=night), "0"
@@ -41,7 +41,7 @@ def played(columns, cases=CASES, first=0):
                 tuple(rows),
             )
         )
-    return found
+    return matches
 
 
 def worse(nights):
@@ -51,7 +51,7 @@ def worse(nights):
 @pytest.mark.long
 @pytest.mark.parametrize("noise", NOISE)
 def test_five_specs_alarm_falsely_at_most_once_a_year(rng, noise):
-    """Told once, whenever it became known: the alarms of all nights are those of the last (test_history.py)."""
+    """Reported once, whenever it became known: the alarms of all nights are those of the last (test_history.py)."""
     quiet, year, years = 30, 365, 10  # 0.7 a year in forty; fewer years show more by chance
     false = sum(
         alarm.known_run >= quiet
@@ -63,28 +63,28 @@ def test_five_specs_alarm_falsely_at_most_once_a_year(rng, noise):
 
 @pytest.mark.long
 @pytest.mark.parametrize("noise", NOISE)
-def test_a_loss_of_two_standard_deviations_is_told_within_five_nights(rng, noise):
+def test_a_loss_of_two_standard_deviations_is_reported_within_five_nights(rng, noise):
     """In both cases of a variant, after two months. (After one: nine of ten. In a single case: below.)"""
-    told, runs, before = 0, 50, 60
+    messages, runs, before = 0, 50, 60
     for _ in range(runs):
         columns = NOISE[noise](rng, (before + 5, 4))
         columns[before:, [1, 3]] -= 2
-        told += any(a.variant == "b" and a.known_run >= before for a in worse(played(columns)))
-    assert told >= 0.9 * runs
+        messages += any(a.variant == "b" and a.known_run >= before for a in worse(played(columns)))
+    assert messages >= 0.9 * runs
 
 
-def test_what_leans_to_better_or_was_told_is_no_suspect(rng):
+def test_what_leans_to_better_or_was_reported_is_no_suspect(rng):
     columns = NOISE["normal"](rng, (60, 2))
     columns[55:, 1] += 3
     assert suspects([history(played(columns, CASES[:1]), "ops_per_s")]) == []
     columns[55:, 1] -= 5.5
-    (one, *_) = suspects([history(played(columns[:57], CASES[:1]), "ops_per_s")])
-    assert str(one).startswith("ops_per_s of b against a on pf · persistent leans to worse (p = ")
+    (item, *_) = suspects([history(played(columns[:57], CASES[:1]), "ops_per_s")])
+    assert str(item).startswith("ops_per_s of b against a on pf · persistent leans to worse (p = ")
     columns[55:, 1] -= 10
     assert suspects([history(played(columns, CASES[:1]), "ops_per_s")]) == []
 
 
-def test_a_loss_in_all_cases_is_told_once(rng):
+def test_a_loss_in_all_cases_is_reported_once(rng):
     columns = NOISE["normal"](rng, (90, 4))
     columns[60:, [1, 3]] -= 6
     (alarm,) = worse(played(columns))
@@ -92,7 +92,7 @@ def test_a_loss_in_all_cases_is_told_once(rng):
     assert 58 <= alarm.first_run <= 62
 
 
-def test_a_loss_in_one_case_is_told_of_that_case(rng):
+def test_a_loss_in_one_case_is_reported_of_that_case(rng):
     columns = NOISE["normal"](rng, (90, 4))
     columns[60:, 3] -= 8
     alarms = worse(played(columns))
@@ -103,15 +103,15 @@ def test_a_loss_in_one_case_is_told_of_that_case(rng):
 def test_a_case_that_was_added_later_is_a_series_of_its_own(rng):
     columns = NOISE["normal"](rng, (40, 4))
     nights = played(columns[:20, :2], CASES[:1]) + played(columns[20:], first=20)
-    found = history(nights, "ops_per_s")
-    assert {(s.case, len(s.runs)) for s in found.series} == {(CASES[0], 40), (CASES[1], 20)}
+    matches = history(nights, "ops_per_s")
+    assert {(s.case, len(s.runs)) for s in matches.series} == {(CASES[0], 40), (CASES[1], 20)}
 
 
 PF, AP = 1, 3  # columns of the variant
 
 
-def told(rng, *changes, cases=CASES, nights=60):
-    """Variant, cases and first run of each loss that was told; changes: (column, night, by, in sd)."""
+def messages(rng, *changes, cases=CASES, nights=60):
+    """Variant, cases and first run of each loss that was reported; changes: (column, night, by, in sd)."""
     columns = NOISE["normal"](rng, (nights, 2 * len(cases)))
     for column, night, by in changes:
         columns[night:, column] += by
@@ -125,28 +125,28 @@ def about(runs, *expected):
 
 
 @pytest.mark.parametrize("later", [33, 34, 36, 39])
-def test_a_loss_in_another_case_is_told_beside_an_earlier_one(rng, later):
-    assert about(told(rng, (PF, 30, -10), (AP, later, -70)), 30, later)
+def test_a_loss_in_another_case_is_reported_next_to_an_earlier_one(rng, later):
+    assert about(messages(rng, (PF, 30, -10), (AP, later, -70)), 30, later)
 
 
 @pytest.mark.parametrize("later", [34, 36, 39, 45])
-def test_a_second_loss_of_the_same_case_is_told(rng, later):
+def test_a_second_loss_of_the_same_case_is_reported(rng, later):
     """Also of one that has not been at its new level for long."""
     changes = [(PF, 30, -10), (PF, later, -60)]
-    assert about(told(rng, *changes, cases=CASES[:1]), 30, later)
-    assert about(told(rng, *changes), 30, later)
+    assert about(messages(rng, *changes, cases=CASES[:1]), 30, later)
+    assert about(messages(rng, *changes), 30, later)
 
 
-def test_what_was_lost_mended_and_lost_for_good_is_told_twice(rng):
+def test_what_was_lost_mended_and_lost_for_good_is_reported_twice(rng):
     changes = [(PF, 30, -10), (PF, 33, 10), (PF, 37, -10)]
-    assert about(told(rng, *changes, cases=CASES[:1]), 30, 37)
+    assert about(messages(rng, *changes, cases=CASES[:1]), 30, 37)
 
 
-def test_a_case_that_is_younger_is_told_beside_an_older_one(rng):
+def test_a_case_that_is_younger_is_reported_next_to_an_older_one(rng):
     """Nights are compared, not places in series of different length."""
     columns = NOISE["normal"](rng, (90, 4))
     columns[70:, PF] -= 10
     columns[74:, AP] -= 70
     nights = played(columns[:40, :2], CASES[:1]) + played(columns[40:], first=40)
-    found = [alarm.first for alarm in worse(nights) if alarm.variant == "b"]
-    assert found == ["e70", "e74"]
+    matches = [alarm.first for alarm in worse(nights) if alarm.variant == "b"]
+    assert matches == ["e70", "e74"]

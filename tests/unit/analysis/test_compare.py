@@ -124,7 +124,7 @@ def test_constant_zeros_have_no_cv_and_are_the_same(data_of):
     assert (row.summary.cv, row.verdict, row.effect.estimate) == (None, "same", 0.0)
 
 
-def test_blocks_that_lack_a_variant_are_left_out_and_said(data_of):
+def test_blocks_that_lack_a_variant_are_left_out_and_reported(data_of):
     row = only_row(compare(data_of({"a": [*BASE, 500.0], "b": [None, *by(BASE[1:], 1.05), None]})))
     assert row.effect.n == 7
     assert any("block 1, 9 lacks one of the variants" in note for note in row.notes)
@@ -280,7 +280,7 @@ def test_two_experiments_get_an_interval_but_no_verdict(data_of):
     assert row.effect.ci95 == pytest.approx((math.exp(welch.low), math.exp(welch.high)))
 
 
-def test_two_experiments_are_told_apart_in_all_that_matters(data_of):
+def test_two_experiments_are_distinguished_in_all_that_matters(data_of):
     from dataclasses import replace
 
     def run(cpus, **spec):
@@ -296,8 +296,8 @@ def test_two_experiments_are_told_apart_in_all_that_matters(data_of):
         4, engine={"threads": 8}, workloads={"w": {"items": 7}}, schedule="sequential",
         variants={**variants, "a": {"allocator": {"name": "system"}, "params": {"x": "1"}}},
     )  # fmt: skip
-    said = compare_unpaired(first, second, "a", "a").warnings[1:]
-    assert {line.removeprefix("the two experiments differ in ") for line in said} == {
+    output = compare_unpaired(first, second, "a", "a").warnings[1:]
+    assert {line.removeprefix("the two experiments differ in ") for line in output} == {
         "host n cpus: 2 or 4", "engine threads: 2 or 8", "workload w items: none or 7",
         "schedule: interleaved or sequential", "variant a params.x: none or 1",
     }  # fmt: skip
@@ -329,5 +329,5 @@ def test_fragmentation_by_usable_size_is_no_comparison_of_allocators(
     base = [21.0, 21.4, 20.8, 21.1, 21.3, 20.9]
     data = data_of({"a": base, "b": by(base)}, metric)
     data.experiment.spec_json["variants"] = variants
-    found = compare(data).warnings
-    assert any("use fragmentation_payload_rss to compare" in line for line in found) == warned
+    results = compare(data).warnings
+    assert any("use fragmentation_payload_rss to compare" in line for line in results) == warned

@@ -17,8 +17,8 @@ from perfrunner.spec.metrics import metric_type
 @pytest.fixture
 def case(sim, rng):
     """Ten blocks of three variants in one case."""
-    (found,) = clean_blocks(sim(rng, variants=("a", "b", "c")).trials).values()
-    return found
+    (results,) = clean_blocks(sim(rng, variants=("a", "b", "c")).trials).values()
+    return results
 
 
 def injected(case, metric, value):
@@ -39,39 +39,41 @@ def injected(case, metric, value):
 
 
 def test_a_line_is_found_whatever_the_variants_levels_are(case):
-    found = drift(
+    results = drift(
         injected(case, "ops_per_s", lambda variant, x, _: (variant + 1) * 1e5 * 0.97**x),
         metric_type("ops_per_s"),
     )
-    assert found.kind == "ratio"
-    assert found.blocks == 10
-    assert found.estimate == pytest.approx(0.97, abs=1e-9)
-    assert found.ci95 == pytest.approx((0.97, 0.97), abs=1e-6)
+    assert results.kind == "ratio"
+    assert results.blocks == 10
+    assert results.estimate == pytest.approx(0.97, abs=1e-9)
+    assert results.ci95 == pytest.approx((0.97, 0.97), abs=1e-6)
 
 
 def test_percentages_drift_in_points(case):
     metric = metric_type("fragmentation_rss")
-    found = drift(injected(case, metric.id, lambda variant, x, _: 20 + 5 * variant + 3 * x), metric)
-    assert (found.kind, found.estimate) == ("difference", pytest.approx(3, abs=1e-9))
+    results = drift(
+        injected(case, metric.id, lambda variant, x, _: 20 + 5 * variant + 3 * x), metric
+    )
+    assert (results.kind, results.estimate) == ("difference", pytest.approx(3, abs=1e-9))
 
 
 def test_the_interval_is_scipys(case):
     rng = np.random.default_rng(3)
     noise = rng.normal(0, 0.02, 11)
-    found = drift(
+    results = drift(
         injected(
             case, "ops_per_s", lambda variant, x, b: (variant + 1) * math.exp(0.01 * x + noise[b])
         ),
         metric_type("ops_per_s"),
     )
     at = np.array(
-        [np.mean([t.started_at.timestamp() for t in its]) for its in case.blocks.values()]
+        [np.mean([t.started_at.timestamp() for t in own]) for own in case.blocks.values()]
     )
     x = (at - at.min()) / np.ptp(at)
     line = stats.linregress(x, 0.01 * x + noise[list(case.blocks)])
     half = stats.t.isf(0.025, 8) * line.stderr
-    assert math.log(found.estimate) == pytest.approx(line.slope)
-    assert [math.log(end) for end in found.ci95] == pytest.approx(
+    assert math.log(results.estimate) == pytest.approx(line.slope)
+    assert [math.log(end) for end in results.ci95] == pytest.approx(
         [line.slope - half, line.slope + half]
     )
 
@@ -93,7 +95,7 @@ def test_the_interval_covers_what_was_injected(case):
 
 def test_too_few_blocks_and_values_without_a_ratio_have_none(case):
     metric = metric_type("ops_per_s")
-    few = replace(case, blocks={b: its for b, its in case.blocks.items() if b <= 5})
+    few = replace(case, blocks={b: own for b, own in case.blocks.items() if b <= 5})
     assert drift(few, metric) is None
     assert drift(injected(case, metric.id, lambda *_: 0.0), metric) is None
     assert drift(case, metric_type("rss_bytes")) is None

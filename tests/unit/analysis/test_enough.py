@@ -26,7 +26,7 @@ def row_of(trial, data):
 
 
 def test_a_rate_of_less_than_a_second_of_load_has_no_verdict_and_says_why(row_of):
-    """The quickstart's append ran 0.07 to 0.2 s and was told as worse by 17 %."""
+    """The quickstart's append ran 0.07 to 0.2 s and was reported as worse by 17 %."""
     row, text = row_of("ops_per_s", {"load_s": 0.2})
     assert row.verdict is None
     assert row.effect.estimate == pytest.approx(0.8, abs=0.01)
@@ -72,7 +72,7 @@ def test_a_short_trial_still_has_verdicts_on_what_is_no_rate(row_of):
         ("latency_set_p99_9_us", 10_100, True),
         ("latency_set_p99_us", 9_000, True),
         ("latency_set_p50_us", 19, False),
-        ("latency_get_p50_us", 0, True),  # there were none to time, or nobody said
+        ("latency_get_p50_us", 0, True),  # there were none to time, or nobody reported
     ],
 )
 def test_a_percentile_needs_ten_operations_beyond_it(row_of, metric, ops, judged):

@@ -45,8 +45,8 @@ def test_a_function_that_costs_two_per_cent_more_is_first():
     for _ in range(40):
         slower = base.copy()
         slower[10] += 0.02 * CPU
-        found = explain(blocks(rng, base, slower))
-        place, change = next(iter(found.functions.items()))
+        results = explain(blocks(rng, base, slower))
+        place, change = next(iter(results.functions.items()))
         first += place == Place("front-end", "f10") and change.changed
     assert first >= 36  # 9 of 10
 
@@ -56,8 +56,8 @@ def test_five_blocks_are_enough_because_variances_borrow_strength_from_each_othe
     rng = np.random.default_rng(1)
     slower = CPU * shares()
     slower[10] += 0.02 * CPU
-    found = [explain(blocks(rng, CPU * shares(), slower)).changed for _ in range(20)]
-    assert sum(Place("front-end", "f10") in changed for changed in found) >= 14
+    results = [explain(blocks(rng, CPU * shares(), slower)).changed for _ in range(20)]
+    assert sum(Place("front-end", "f10") in changed for changed in results) >= 14
 
 
 def test_moderated_variances():
@@ -77,8 +77,8 @@ def test_new_work_is_found_without_a_sample_in_the_baseline():
     base = np.append(CPU * shares(), 0.0)
     slower = base.copy()
     slower[-1] = 0.02 * CPU
-    found = explain(blocks(rng, base, slower))
-    place, change = next(iter(found.functions.items()))
+    results = explain(blocks(rng, base, slower))
+    place, change = next(iter(results.functions.items()))
     assert place.function == f"f{FUNCTIONS}"
     assert change.changed
     assert change.base == 0
@@ -98,8 +98,8 @@ def test_equal_variants_give_no_more_false_findings_than_promised(noise):
 def test_few_samples_that_agree_by_chance_are_no_finding():
     rare = [(Folded({("t", "a"): 97, ("t", "b"): n}), Folded({("t", "a"): 100})) for n in [3] * 8]
     pairs = [(ProfiledTrial(x, 1.0, {}), ProfiledTrial(y, 1.0, {})) for x, y in rare]
-    found = explain(pairs)
-    assert found.functions[Place("t", "b")].p > 1e-4
+    results = explain(pairs)
+    assert results.functions[Place("t", "b")].p > 1e-4
     few = pairs[:5]
     assert (explain(few).rare_functions, explain(few).rare) == (1, pytest.approx(-0.03))
 
@@ -108,12 +108,12 @@ def test_the_parts_of_a_change_add_up_to_the_change_of_the_cpu_time():
     rng = np.random.default_rng(4)
     base = CPU * shares()
     slower = base * np.linspace(0.9, 1.2, FUNCTIONS)
-    found = explain(blocks(rng, base, slower))
-    parts = sum(change.difference for change in found.functions.values()) + found.rare
-    assert parts == pytest.approx(found.total.difference)
-    threads = sum(change.difference for change in found.threads.values())
-    assert threads == pytest.approx(found.total.difference)
-    assert {place.thread for place in found.functions} == {"front-end", "flusher"}
+    results = explain(blocks(rng, base, slower))
+    parts = sum(change.difference for change in results.functions.values()) + results.rare
+    assert parts == pytest.approx(results.total.difference)
+    threads = sum(change.difference for change in results.threads.values())
+    assert threads == pytest.approx(results.total.difference)
+    assert {place.thread for place in results.functions} == {"front-end", "flusher"}
 
 
 def test_a_thread_that_does_everything_is_known_as_well_as_the_cpu_time():
@@ -125,8 +125,8 @@ def test_a_thread_that_does_everything_is_known_as_well_as_the_cpu_time():
         )
         for _ in range(8)
     ]
-    found = explain(pairs)
-    assert found.threads["front-end"].ci95 == pytest.approx(found.total.ci95, rel=1e-3)
+    results = explain(pairs)
+    assert results.threads["front-end"].ci95 == pytest.approx(results.total.ci95, rel=1e-3)
 
 
 def test_a_saving_elsewhere_is_no_change_of_the_others():
@@ -135,8 +135,8 @@ def test_a_saving_elsewhere_is_no_change_of_the_others():
     base = CPU * shares()
     faster = base.copy()
     faster[0] *= 0.5
-    found = explain(blocks(rng, base, faster))
-    assert [place.function for place in found.changed] == ["f0"]
+    results = explain(blocks(rng, base, faster))
+    assert [place.function for place in results.changed] == ["f0"]
 
 
 def test_the_kernel_counts_for_the_function_that_entered_it():
@@ -152,8 +152,8 @@ def test_events_are_counted_per_operation():
         events = {"task-clock": 2e9, "instructions": instructions, "cycles": 4e9}
         return ProfiledTrial(Folded({("t", "f"): 100}), cpu, events)
 
-    found = explain([(trial(4.0, 8e9), trial(5.0, 8e9))] * 3)
-    rows = {row.event: row.change for row in found.events}
+    results = explain([(trial(4.0, 8e9), trial(5.0, 8e9))] * 3)
+    rows = {row.event: row.change for row in results.events}
     assert set(rows) == {"instructions", "cycles", "ipc"}
     assert rows["instructions"].base == pytest.approx(16_000)
     assert rows["instructions"].variant == pytest.approx(20_000)

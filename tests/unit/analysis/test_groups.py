@@ -35,8 +35,8 @@ def grouped(trial: Make, rng: np.random.Generator) -> Callable[..., list[TrialRe
         for block in range(1, blocks + 1):
             for group, (variant, factor) in enumerate((("b", 1.02), ("c", 0.97)), 1):
                 host = float(np.exp(rng.normal(-0.2 * (group - 1), 0.1)))
-                for name, its in (("a", 1.0), (variant, factor)):
-                    ops = 1e6 * host * its * float(np.exp(rng.normal(0, 0.001)))
+                for name, of_it in (("a", 1.0), (variant, factor)):
+                    ops = 1e6 * host * of_it * float(np.exp(rng.normal(0, 0.001)))
                     trials.append(trial(block, name, {"ops_per_s": ops}, group=group))
         return trials
 
@@ -88,7 +88,7 @@ def test_a_variant_that_always_crashes_takes_only_its_own_group(data: Make, grou
 
 
 def test_what_ran_without_the_variant_that_always_crashed_counts(data: Make, grouped: Make) -> None:
-    """After two deaths the runner leaves it out: its trials stay failed, those beside it are whole."""
+    """After two deaths the runner leaves it out: its trials stay failed, those next to it are whole."""
     trials = [replace(t, group=1) for t in grouped() if (t.variant, t.group) != ("a", 2)]
     crashed = [
         replace(t, status="failed" if t.variant == "c" else "discarded")
@@ -102,7 +102,7 @@ def test_what_ran_without_the_variant_that_always_crashed_counts(data: Make, gro
     assert row_of(data([*crashed, *left_out], ("a", "b", "c")), "b").summary.n == 8
 
 
-def test_variants_that_were_never_side_by_side_are_paired_by_block_and_said(
+def test_variants_that_were_never_side_by_side_are_paired_by_block_and_reported(
     data: Make, grouped: Make
 ) -> None:
     row = row_of(data(grouped(), ("a", "b", "c")), "c", baseline="b")
@@ -187,8 +187,8 @@ def test_a_certain_but_tiny_disagreement_is_not_worth_a_note(data: Make, trial: 
 def test_without_totals_or_with_one_block_there_is_no_note(data: Make, trial: Make) -> None:
     only_robust = [trial(b, v, {"ops_per_s": 1e6}) for b in range(1, 9) for v in "ab"]
     assert rare_notes(data(only_robust)) == []
-    one = [
+    first = [
         trial(1, v, {"ops_per_s": 1e6, "ops_per_s_total": 1e6 * (0.5 if v == "b" else 1)})
         for v in "ab"
     ]
-    assert rare_notes(data(one)) == []
+    assert rare_notes(data(first)) == []

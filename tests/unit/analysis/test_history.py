@@ -47,7 +47,7 @@ def test_a_small_loss_is_known_in_the_end(rng):
     assert 40 <= change.first <= 80  # so small a step is not placed to the night
 
 
-def test_what_was_told_on_a_night_is_not_told_otherwise_later(rng):
+def test_what_was_reported_on_a_night_is_not_reported_otherwise_later(rng):
     values = list(rng.normal(0, 1, 60)) + list(rng.normal(-2, 1, 60)) + list(rng.normal(1, 1, 60))
     whole = changes(values, 1e-3)
     assert len(whole) >= 2
@@ -80,7 +80,7 @@ def nights(rng, sim):
     """nights(shifts): a finished run a night, whose variant b is shifted against a."""
 
     def build(shifts):
-        found = []
+        matches = []
         for night, shift in enumerate(shifts):
             data = sim(rng, blocks=6, shift=shift, sd=0.004)
             spec = {**data.experiment.spec_json, "variants": {"a": {"x": 1}, "b": {"x": 2}}}
@@ -88,8 +88,8 @@ def nights(rng, sim):
                 data.experiment, id=f"e{night}", state="done", spec_json=spec,
                 created_at=data.experiment.created_at + timedelta(days=night),
             )  # fmt: skip
-            found.append(replace(data, experiment=record))
-        return found
+            matches.append(replace(data, experiment=record))
+        return matches
 
     return build
 
@@ -100,8 +100,8 @@ def followed(data, metric):
 
 
 def test_the_effect_is_followed_and_the_baseline_itself(nights):
-    found = followed(nights([0.05] * 12 + [0.0] * 5), "ops_per_s")
-    by_variant = {series.variant: series for series in found.series}
+    matches = followed(nights([0.05] * 12 + [0.0] * 5), "ops_per_s")
+    by_variant = {series.variant: series for series in matches.series}
     lost = by_variant["b"]
     assert lost.kind == "ratio"
     assert [(level.first, level.last) for level in lost.levels] == [(0, 11), (12, 16)]
@@ -133,9 +133,9 @@ def test_only_finished_runs_of_the_newest_workload_count(nights):
     other = {**data[1].experiment.spec_json, "workloads": {"w": {"items": 7}}}
     data[1] = replace(data[1], experiment=replace(data[1].experiment, spec_json=other))
     data[2] = replace(data[2], experiment=replace(data[2].experiment, state="interrupted"))
-    found = followed(data, "ops_per_s")
-    assert found.left_out == ("e1",)
-    assert [run.experiment for run in found.series[0].runs] == ["e0", "e3", "e4", "e5"]
+    matches = followed(data, "ops_per_s")
+    assert matches.left_out == ("e1",)
+    assert [run.experiment for run in matches.series[0].runs] == ["e0", "e3", "e4", "e5"]
 
 
 def test_without_runs_there_is_nothing(nights):
@@ -145,7 +145,7 @@ def test_without_runs_there_is_nothing(nights):
 
 
 def test_a_change_is_news_on_the_night_it_becomes_known_and_never_again(nights):
-    """Whenever that is: a loss that became known on its sixth night was told on none."""
+    """Whenever that is: a loss that became known on its sixth night was reported on none."""
     data = nights([0.05] * 14 + [0.0] * 8)
     worse = [
         night
@@ -196,10 +196,10 @@ HOST = {"hosts": {"here": HERE}}
 def test_only_what_was_measured_alike_is_one_series(nights, change, why):
     runs = [changed(run, **HOST) for run in nights([0.0] * 4)]
     runs[1] = changed(runs[1], **change)
-    found = followed(runs, "ops_per_s")
-    assert found.left_out == ("e1",)
-    assert found.why[0].startswith(f"e1: {why}")
-    (series,) = (s for s in found.series if s.variant == "b")
+    matches = followed(runs, "ops_per_s")
+    assert matches.left_out == ("e1",)
+    assert matches.why[0].startswith(f"e1: {why}")
+    (series,) = (s for s in matches.series if s.variant == "b")
     assert [run.experiment for run in series.runs] == ["e0", "e2", "e3"]
 
 
@@ -223,7 +223,7 @@ def test_what_changes_without_a_matter_leaves_nothing_out(nights):
     ],
 )
 def test_what_differs_from_one_start_to_the_next_is_the_same_host(nights, then, now):
-    """A container's name is its id; the kernel counts memory anew at each boot."""
+    """A container's name is its id; the kernel counts memory again at each boot."""
     runs = [changed(run, hosts={"here": {**HERE, **now}}) for run in nights([0.0] * 3)]
     runs[0] = changed(runs[0], hosts={"here": {**HERE, **then}})
     assert followed(runs, "ops_per_s").left_out == ()
@@ -234,9 +234,9 @@ def test_what_differs_from_one_start_to_the_next_is_the_same_host(nights, then, 
 def test_a_new_variant_does_not_end_the_series_of_the_others(nights):
     runs = [changed(run, **HOST) for run in nights([0.0] * 3)]
     runs[2] = changed(runs[2], **HOST, spec={"variants": {"a": {"x": 1}, "b": {"x": 2}, "c": {}}})
-    found = followed(runs, "ops_per_s")
-    assert found.left_out == ()
-    assert {len(series.runs) for series in found.series} == {3}
+    matches = followed(runs, "ops_per_s")
+    assert matches.left_out == ()
+    assert {len(series.runs) for series in matches.series} == {3}
 
 
 def source(sha, **more):
@@ -250,19 +250,21 @@ def test_a_level_says_between_which_commits_it_began(nights):
     for night, run in enumerate(nights([0.05] * 12 + [0.0] * 5)):
         mine = source("2" * 40, dirty=("a.cc",)) if night >= 12 else source("1" * 40)
         runs.append(changed(run, **{FACT: {"variants": {"a": source("1" * 40), "b": mine}}}))
-    found = followed(runs, "ops_per_s")
-    lost = next(s for s in found.series if s.variant == "b")
+    matches = followed(runs, "ops_per_s")
+    lost = next(s for s in matches.series if s.variant == "b")
     assert (lost.runs[11].commit, lost.runs[12].commit) == ("1" * 12, "2" * 12 + "-dirty")
     assert level_text(lost, 1).endswith('commit 111111111111 → 222222222222-dirty "title of 222"')
     assert "commit" not in level_text(lost, 0)
-    series = next(s for s in history_document([found])["series"] if s["variant"] == "b")
+    series = next(s for s in history_document([matches])["series"] if s["variant"] == "b")
     assert series["runs"][12]["title"] == "title of 222"
 
 
 def test_a_run_of_an_older_store_has_no_commit(nights):
     series = followed(nights([0.05] * 12 + [0.0] * 5), "ops_per_s").series
-    assert {run.commit for one in series for run in one.runs} == {None}
-    assert not any("commit" in level_text(one, n) for one in series for n in range(len(one.levels)))
+    assert {run.commit for single in series for run in single.runs} == {None}
+    assert not any(
+        "commit" in level_text(single, n) for single in series for n in range(len(single.levels))
+    )
 
 
 def test_host_facts_are_those_that_hold_still():

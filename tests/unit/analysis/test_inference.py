@@ -37,11 +37,11 @@ def test_critical_values(tail):
 @pytest.mark.parametrize("n", SIZES)
 def test_the_test_and_the_interval_of_a_mean(n):
     data = np.random.default_rng(n).normal(0.3, 1.0, n)
-    found = stats.ttest_1samp(data, 0.1)
-    assert t_test(data, 0.1) == near((found.statistic, found.pvalue))
+    results = stats.ttest_1samp(data, 0.1)
+    assert t_test(data, 0.1) == near((results.statistic, results.pvalue))
     error = float(data.std(ddof=1)) / math.sqrt(n)
     interval = t_interval(float(data.mean()), error, n - 1, 0.95)
-    assert interval == near(tuple(found.confidence_interval(0.95)))
+    assert interval == near(tuple(results.confidence_interval(0.95)))
     assert interval == near(stats.t.interval(0.95, n - 1, loc=data.mean(), scale=error))
 
 

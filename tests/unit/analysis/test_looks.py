@@ -36,9 +36,9 @@ def effects_of(values: np.ndarray, blocks: np.ndarray) -> list[Effect]:
     for row, n in zip(values, blocks, strict=True):
         other = dict(enumerate(np.exp(row[:n]).tolist()))
         pairings.append(Pairing("ratio", dict.fromkeys(other, 1.0), other, MARGIN))
-    found = paired_effects("a", pairings)
-    assert all(isinstance(one, Effect) for one in found)
-    return [one for one in found if isinstance(one, Effect)]
+    results = paired_effects("a", pairings)
+    assert all(isinstance(single, Effect) for single in results)
+    return [single for single in results if isinstance(single, Effect)]
 
 
 def follow(
@@ -59,13 +59,13 @@ def follow(
             for user in left[stopped]:
                 verdicts[user] = "worse"
             left = left[~stopped]
-        effects = [look.adjust(one) for one in effects_of(values[left], blocks[left])]
-        effects = [replace(one, q=adjust([one.p or 0.0])[0]) for one in effects]
-        found = [decide(one, "higher")[0] for one in effects]
+        effects = [look.adjust(single) for single in effects_of(values[left], blocks[left])]
+        effects = [replace(single, q=adjust([single.p or 0.0])[0]) for single in effects]
+        results = [decide(single, "higher")[0] for single in effects]
         plans = more_blocks(effects, look.after.level(FIRST))
         before[left] = blocks[left]
         goes_on = []
-        for user, verdict, plan in zip(left, found, plans, strict=True):
+        for user, verdict, plan in zip(left, results, plans, strict=True):
             verdicts[user] = verdict
             more = plan is not None and blocks[user] + plan[0] <= PATIENCE
             if verdict == "unsure" and more and number < LOOKS:
@@ -153,12 +153,12 @@ def test_each_later_look_is_wider_and_says_so(sim):
     widths = {name: width(effect) for name, (_, effect) in looks.items()}
     assert widths["planned"] < widths["precise"] < widths["once"] < widths["twice"]
     assert widths["once"] < widths["running"] == widths["stopped"]
-    said = {name: " ".join(report.warnings) for name, (report, _) in looks.items()}
-    assert "extended" not in said["planned"]
-    assert "extended once" in said["once"]
-    assert "extended 2 times" in said["twice"]
-    assert all("hold at any moment" in said[name] for name in ("running", "stopped"))
-    assert "`precision` ended the run" in said["precise"]
+    output = {name: " ".join(report.warnings) for name, (report, _) in looks.items()}
+    assert "extended" not in output["planned"]
+    assert "extended once" in output["once"]
+    assert "extended 2 times" in output["twice"]
+    assert all("hold at any moment" in output[name] for name in ("running", "stopped"))
+    assert "`precision` ended the run" in output["precise"]
 
 
 def test_the_anytime_interval_needs_six_blocks():

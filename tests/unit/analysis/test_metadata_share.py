@@ -34,20 +34,20 @@ RSS = 100 * HUGE_PAGE
 
 
 def test_the_variant_with_most_of_it_decides() -> None:
-    (found,) = metadata_shares(
+    (matches,) = metadata_shares(
         [trial("off", 0, RSS), trial("on", 8, RSS), trial("on", 10, 2 * RSS), trial("x", 1, RSS)]
     )
-    assert found.variant == "on"
-    assert found.share == pytest.approx((0.08 + 0.05) / 2)
-    assert found.enough is True
-    assert str(found) == "append · persistent: 6.5 % of RSS (on)"
+    assert matches.variant == "on"
+    assert matches.share == pytest.approx((0.08 + 0.05) / 2)
+    assert matches.enough is True
+    assert str(matches) == "append · persistent: 6.5 % of RSS (on)"
 
 
 def test_four_percent_is_enough_and_less_is_not() -> None:
     shares = metadata_shares(
         [trial("on", 4, RSS), trial("on", 3.9, RSS, bucket="ephemeral"), trial("off", 0, RSS)]
     )
-    assert [found.enough for found in shares] == [True, False]
+    assert [matches.enough for matches in shares] == [True, False]
 
 
 def test_trials_that_do_not_count_and_tools_are_left_out() -> None:
@@ -58,10 +58,12 @@ def test_trials_that_do_not_count_and_tools_are_left_out() -> None:
             trial("on", None, None, workload="bench", bucket="-"),
         ]
     )
-    assert [(str(found.case), found.share) for found in shares] == [("append · persistent", 0.01)]
+    assert [(str(matches.case), matches.share) for matches in shares] == [
+        ("append · persistent", 0.01)
+    ]
 
 
 def test_an_allocator_that_does_not_say_leaves_it_unknown() -> None:
-    (found,) = metadata_shares([trial("glibc", None, RSS)])
-    assert (found.share, found.enough) == (None, None)
-    assert str(found) == "append · persistent: unknown (no trial reports metadata_thp_pages)"
+    (matches,) = metadata_shares([trial("glibc", None, RSS)])
+    assert (matches.share, matches.enough) == (None, None)
+    assert str(matches) == "append · persistent: unknown (no trial reports metadata_thp_pages)"

@@ -42,13 +42,13 @@ def test_what_a_run_sees_is_found_as_often_as_it_says(rng, sim):
     (effect,) = [row.effect for row in compare(sim(rng)).rows if row.effect]
     known = replace(effect, sd=0.01 * math.sqrt(2))  # not estimated from ten blocks
     shift = math.log1p(smallest_visible(known))
-    found = [
+    results = [
         row.verdict == "better"
         for _ in range(300)
         for row in compare(sim(rng, sd=0.01, shift=shift)).rows
         if row.effect
     ]
-    assert 0.74 <= np.mean(found) <= 0.86
+    assert 0.74 <= np.mean(results) <= 0.86
 
 
 def test_times_that_repeat_to_the_nanosecond_do_not_show_that_nothing_moves(data_of):

@@ -62,7 +62,7 @@ def test_callees_never_exceed_their_caller() -> None:
     check(frames(BASE, VARIANT))
 
 
-def test_a_profile_beside_itself_differs_nowhere() -> None:
+def test_a_profile_next_to_itself_differs_nowhere() -> None:
     root = frames(BASE, BASE)
     assert root.width == pytest.approx(1.0)
     assert root.callees["t"].callees["run"].callees["lock"].difference == 0.0

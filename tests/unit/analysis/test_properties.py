@@ -45,14 +45,14 @@ def test_effects_of_many_are_those_of_each(asked):
     ]  # fmt: skip
     variants = [variant for pairing in pairings for variant in (pairing.base, pairing.other)]
     assert summarise_all(variants) == [summarise(variant) for variant in variants]
-    for found, pairing in zip(paired_effects("a", pairings), pairings, strict=True):
-        if isinstance(found, NotARatioError):
+    for results, pairing in zip(paired_effects("a", pairings), pairings, strict=True):
+        if isinstance(results, NotARatioError):
             wrong = next(b for b in pairing.base if min(pairing.base[b], pairing.other[b]) <= 0)
             assert pairing.kind == "ratio"
-            assert f"block {wrong} has" in str(found)
+            assert f"block {wrong} has" in str(results)
         else:
             kind, base, other, *rest = pairing
-            assert found == paired_effect(kind, "a", base, other, *rest)
+            assert results == paired_effect(kind, "a", base, other, *rest)
 
 
 @given(pairs)
@@ -68,9 +68,12 @@ def test_swapping_the_baseline_inverts_the_ratio(values):
 def test_a_ratio_does_not_depend_on_the_unit(values, factor):
     a, b = variants(values)
     scaled = variants([(x * factor, y * factor) for x, y in values])
-    one, other = paired_effect("ratio", "a", a, b, 0.01), paired_effect("ratio", "a", *scaled, 0.01)
-    assert one.estimate == pytest.approx(other.estimate, rel=1e-9)
-    assert one.p == pytest.approx(other.p, rel=1e-4, abs=1e-9)
+    single, other = (
+        paired_effect("ratio", "a", a, b, 0.01),
+        paired_effect("ratio", "a", *scaled, 0.01),
+    )
+    assert single.estimate == pytest.approx(other.estimate, rel=1e-9)
+    assert single.p == pytest.approx(other.p, rel=1e-4, abs=1e-9)
 
 
 @given(signed)
@@ -122,9 +125,9 @@ def effect(estimate, half, q=0.5, n=10, kind="difference", margin=1.0):
 
 @given(st.floats(-5, 5), st.floats(0.01, 5), st.floats(0, 1), st.integers(2, 30))
 def test_each_verdict_is_for_its_reason(estimate, half, q, n):
-    found = effect(estimate, half, q, n)
-    verdict, small, reason = decide(found, "higher")
-    low, high = found.ci95
+    results = effect(estimate, half, q, n)
+    verdict, small, reason = decide(results, "higher")
+    low, high = results.ci95
     if n < MIN_BLOCKS:
         assert verdict is None
         assert reason
@@ -133,14 +136,16 @@ def test_each_verdict_is_for_its_reason(estimate, half, q, n):
         assert low > 0 if verdict == "better" else high < 0
         assert small == (low >= -1.0 and high <= 1.0)
     elif verdict == "same":
-        inner_low, inner_high = interval_at(found, 0.9)
+        inner_low, inner_high = interval_at(results, 0.9)
         assert low <= inner_low <= inner_high <= high
         assert inner_low >= -1.0
         assert inner_high <= 1.0
     else:
         assert verdict == "unsure"
-    assert decide(found, "lower")[0] == {"better": "worse", "worse": "better"}.get(verdict, verdict)
-    assert decide(found, "none")[0] is None
+    assert decide(results, "lower")[0] == {"better": "worse", "worse": "better"}.get(
+        verdict, verdict
+    )
+    assert decide(results, "none")[0] is None
 
 
 @given(st.floats(-5, 5), st.floats(0.05, 5), st.integers(6, 30))
@@ -151,22 +156,22 @@ def test_more_blocks_is_positive_and_bounded(estimate, half, n):
 
 def test_a_plan_finds_a_change_of_the_size_that_it_names():
     """In about 80 % of experiments of so many blocks."""
-    found = effect(0.8, 1.0, q=0.1, n=8, margin=0.5)
-    (plan,) = more_blocks([found])
+    results = effect(0.8, 1.0, q=0.1, n=8, margin=0.5)
+    (plan,) = more_blocks([results])
     assert plan is not None
     more, visible = plan
     rng = np.random.default_rng(3)
     from scipy import stats
 
-    level = 0.05 * found.p / found.q
-    draws = rng.normal(visible, found.sd, (2000, found.n + more))
+    level = 0.05 * results.p / results.q
+    draws = rng.normal(visible, results.sd, (2000, results.n + more))
     share = (stats.ttest_1samp(draws, 0, axis=1).pvalue < level).mean()
     assert 0.77 <= share <= 0.83
 
 
 def test_a_plan_for_a_later_look_has_more_blocks():
-    found = effect(0.8, 1.0, q=0.1, n=8, margin=0.5)
-    (first,), (later,) = more_blocks([found]), more_blocks([found], level=0.005)
+    results = effect(0.8, 1.0, q=0.1, n=8, margin=0.5)
+    (first,), (later,) = more_blocks([results]), more_blocks([results], level=0.005)
     assert first is not None
     assert later is not None
     assert first[0] < later[0] < 2.2 * first[0]
@@ -175,20 +180,20 @@ def test_a_plan_for_a_later_look_has_more_blocks():
 @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(0.01, 5), st.integers(6, 40)), max_size=6))
 def test_more_blocks_of_many_are_those_of_each(asked):
     effects = [effect(estimate, half, n=n) for estimate, half, n in asked]
-    assert more_blocks(effects) == [more_blocks([one])[0] for one in effects]
+    assert more_blocks(effects) == [more_blocks([single])[0] for single in effects]
 
 
 @pytest.mark.parametrize(("estimate", "half"), [(0.8, 1.0), (2.0, 3.0), (0.1, 1.5), (1.05, 4.0)])
 def test_more_blocks_are_the_fewest(estimate, half):
     """Searched one by one."""
-    found = effect(estimate, half, q=0.2, n=8, margin=1.0)
-    level = 0.05 * found.p / found.q
-    likely = estimate * max(0.0, 1 - (found.sd / math.sqrt(8) / estimate) ** 2)
+    results = effect(estimate, half, q=0.2, n=8, margin=1.0)
+    level = 0.05 * results.p / results.q
+    likely = estimate * max(0.0, 1 - (results.sd / math.sqrt(8) / estimate) ** 2)
 
     def power(size, tail, n):
         from scipy import stats
 
-        return stats.nct.sf(stats.t.isf(tail, n - 1), n - 1, size / found.sd * math.sqrt(n))
+        return stats.nct.sf(stats.t.isf(tail, n - 1), n - 1, size / results.sd * math.sqrt(n))
 
     def settles(n):
         if power(max(likely, 1.0), level / 2, n) >= 0.8:
@@ -196,7 +201,7 @@ def test_more_blocks_are_the_fewest(estimate, half):
         return likely < 1.0 and power(1.0 - likely, 0.05, n) >= (0.8 if likely > 0 else 0.9)
 
     fewest = next(n for n in range(9, 1009) if settles(n))
-    (plan,) = more_blocks([found])
+    (plan,) = more_blocks([results])
     assert plan is not None
     assert plan[0] == fewest - 8
 

@@ -1,4 +1,4 @@
-"""Ours beside published: direction, interval, and when nothing can be told."""
+"""Ours next to published: direction, interval, and when nothing can be concluded."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ def verdicts(reports):
 
 @pytest.mark.long
 def test_at_most_eleven_of_a_hundred_verdicts_alarm_on_a_a_data(rng, sim):
-    found = verdicts(compare(sim(rng)) for _ in range(300))
-    assert len(found) == 300
-    assert sum(v in ALARM for v in found) <= 0.11 * 300
-    assert sum(v in ALARM for v in found) >= 2  # an analysis that never alarms is none
+    results = verdicts(compare(sim(rng)) for _ in range(300))
+    assert len(results) == 300
+    assert sum(v in ALARM for v in results) <= 0.11 * 300
+    assert sum(v in ALARM for v in results) >= 2  # an analysis that never alarms is none
 
 
 @pytest.mark.long
@@ -37,13 +37,13 @@ def test_a_whole_report_on_a_a_data_seldom_alarms_at_all(rng, sim):
 
 @pytest.mark.parametrize("shift", [0.02, -0.02])
 def test_a_injected_two_percent_shift_is_found_at_ten_blocks(rng, sim, shift):
-    found = verdicts(compare(sim(rng, shift=shift)) for _ in range(200))
+    results = verdicts(compare(sim(rng, shift=shift)) for _ in range(200))
     expected = "better" if shift > 0 else "worse"
-    assert sum(v == expected for v in found) >= 0.9 * 200
+    assert sum(v == expected for v in results) >= 0.9 * 200
 
 
 @pytest.mark.long
-def test_the_shift_of_a_primary_metric_is_found_beside_twenty_unchanged_ones(rng, sim):
+def test_the_shift_of_a_primary_metric_is_found_next_to_twenty_unchanged_ones(rng, sim):
     """One family for all tests would find it in about half of the reports."""
     hits = 0
     for _ in range(60):

@@ -57,7 +57,7 @@ def test_two_trials_of_the_same_kind_are_inside_in_95_percent(experiment: Experi
 
 
 def test_many_figures_that_cost_nothing_seldom_show_anything(data_of: Any) -> None:
-    """One at a time some of eight show in a third of all experiments, and one was told as a cost of 48 %."""
+    """One at a time some of eight show in a third of all experiments, and one was reported as a cost of 48 %."""
     rng = np.random.default_rng(7)
     metrics = [f"m{n}" for n in range(8)]
     shown = 0
@@ -119,7 +119,7 @@ def interleaved(data: Any, trial: Any) -> Experiment:
                 ops = float(host * np.exp(shift))
                 trials.append(trial(block, variant, {"ops_per_s": ops}, group=1))
         made = data(trials, ("a", "b", "c"))
-        facts = {"sampling_check": [{**one, "interleaved": True} for one in checks]}
+        facts = {"sampling_check": [{**single, "interleaved": True} for single in checks]}
         return dataclasses.replace(
             made, experiment=dataclasses.replace(made.experiment, facts=facts)
         )

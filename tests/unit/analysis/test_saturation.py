@@ -117,6 +117,8 @@ def test_a_case_with_a_saturated_client_has_no_rate(trial, data, metric, busy, v
 
 
 @pytest.mark.parametrize(("waits", "warned"), [(0.02, False), (0.6, True)])
-def test_a_load_that_mostly_waited_for_a_cpu_is_said_before_any_number(trial, data, waits, warned):
-    found = case_of(trial, data, {"a": 0.5, "b": 0.5}, waits=waits).warnings
-    assert any("60% of the slices the load waited" in line for line in found) == warned
+def test_a_load_that_mostly_waited_for_a_cpu_is_reported_before_any_number(
+    trial, data, waits, warned
+):
+    results = case_of(trial, data, {"a": 0.5, "b": 0.5}, waits=waits).warnings
+    assert any("60% of the slices the load waited" in line for line in results) == warned

@@ -49,8 +49,8 @@ def nights(values: np.ndarray, **more: str) -> list[Night]:
 
 def suspected(played: list[Night]):
     """Suspicions about the variant."""
-    found = suspicions([history(played, "ops_per_s")], played[-2].created_at)
-    return [one for one in found if one.key[1] == "b"]
+    matches = suspicions([history(played, "ops_per_s")], played[-2].created_at)
+    return [single for single in matches if single.key[1] == "b"]
 
 
 def lost(rng: np.random.Generator, before: int, after: int, by: float) -> np.ndarray:
@@ -61,16 +61,16 @@ def lost(rng: np.random.Generator, before: int, after: int, by: float) -> np.nda
 
 def test_a_suspicion_compares_tonight_with_a_commit_before_the_loss(rng):
     played = nights(lost(rng, 40, 2, 5.0))
-    (one,) = suspected(played)
-    assert one.key == ("ops_per_s", "b", "pf", "persistent")
-    assert (one.good, one.bad) == (f"{41 - BACK:012x}", f"{41:012x}")
+    (single,) = suspected(played)
+    assert single.key == ("ops_per_s", "b", "pf", "persistent")
+    assert (single.good, single.bad) == (f"{41 - BACK:012x}", f"{41:012x}")
 
 
 def test_a_new_level_for_the_worse_is_compared_with_the_commit_before_it(rng):
     played = nights(lost(rng, 40, 3, 9.0))
-    (one,) = suspected(played)
-    assert int(one.good, 16) in (38, 39)
-    assert one.bad == f"{42:012x}"
+    (single,) = suspected(played)
+    assert int(single.good, 16) in (38, 39)
+    assert single.bad == f"{42:012x}"
 
 
 def test_without_two_clean_commits_there_is_nothing_to_compare(rng):
@@ -99,14 +99,14 @@ def test_a_comparison_confirms_a_loss_and_no_gain(rng, data_of):
 
 @pytest.mark.long
 def test_a_loss_of_two_standard_deviations_is_confirmed_within_five_nights(rng, data_of):
-    found, runs, before = 0, 60, 60
+    matches, runs, before = 0, 60, 60
     for _ in range(runs):
         values = lost(rng, before, 5, 2.0)
         for last in range(before + 1, before + 6):
             if suspected(nights(values[:last])) and verified(rng, data_of, -2 * NIGHT_SD):
-                found += 1
+                matches += 1
                 break
-    assert found >= 0.93 * runs
+    assert matches >= 0.93 * runs
 
 
 @pytest.mark.long

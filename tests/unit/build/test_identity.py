@@ -91,7 +91,7 @@ def test_each_part_of_the_recipe_counts() -> None:
         value = {"ENGINE_HT_STATS": "llc"} if part == "options" else "other"
         ids.add(recipe_id(**{**PARTS, part: value}))
     assert len(ids) == 1 + len(PARTS)
-    assert all(len(one) == 12 and int(one, 16) >= 0 for one in ids)
+    assert all(len(single) == 12 and int(single, 16) >= 0 for single in ids)
 
 
 def test_a_part_of_the_programs_is_another_build() -> None:

@@ -184,7 +184,7 @@ def test_old_crates_have_no_version(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "found", "same"),
+    ("asked", "results", "same"),
     [
         ("true", "true", True),
         ("true", "1", True),
@@ -203,8 +203,8 @@ def test_old_crates_have_no_version(version: str) -> None:
         ("", "0", False),
     ],
 )
-def test_same_value(asked: str, found: str, same: bool) -> None:
-    assert same_value(asked, found) is same
+def test_same_value(asked: str, results: str, same: bool) -> None:
+    assert same_value(asked, results) is same
 
 
 @pytest.mark.parametrize(

@@ -239,12 +239,12 @@ def glibc(**env: str):
 def test_tunables_are_read_back(
     host: Host, tmp_path: Path, env: dict[str, str], read: dict[str, str]
 ) -> None:
-    found = check(host, play(tmp_path, GLIBC), glibc(**env), EngineSpec()).settings
-    assert {key: value for key, value in found.items() if key.startswith("env.")} == read
+    results = check(host, play(tmp_path, GLIBC), glibc(**env), EngineSpec()).settings
+    assert {key: value for key, value in results.items() if key.startswith("env.")} == read
 
 
 @pytest.mark.parametrize(
-    ("tunables", "said"),
+    ("tunables", "output"),
     [
         (
             "glibc.malloc.arenamax=1",
@@ -254,9 +254,11 @@ def test_tunables_are_read_back(
         ("glibc.pthread.rseq=many", r"glibc\.pthread\.rseq: asked for many, glibc has"),
     ],
 )
-def test_a_tunable_that_glibc_ignores(host: Host, tmp_path: Path, tunables: str, said: str) -> None:
+def test_a_tunable_that_glibc_ignores(
+    host: Host, tmp_path: Path, tunables: str, output: str
+) -> None:
     variant = glibc().model_copy(update={"env": {"GLIBC_TUNABLES": tunables}})
-    with pytest.raises(SettingsCheckError, match=said):
+    with pytest.raises(SettingsCheckError, match=output):
         check(host, play(tmp_path, GLIBC), variant, EngineSpec())
 
 

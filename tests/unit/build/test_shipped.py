@@ -37,7 +37,7 @@ def test_it_runs_without_any_package(archive: Path) -> None:
     assert done.returncode == 3
 
 
-def test_a_python_that_is_too_old_is_told_in_a_sentence(archive: Path) -> None:
+def test_a_python_that_is_too_old_is_reported_in_a_sentence(archive: Path) -> None:
     code = "import runpy, sys; sys.version_info = (3, 9, 2); runpy.run_path(sys.argv[1])"
     done = subprocess.run(
         [sys.executable, "-c", code, archive], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Which tools are found, and what is said of those that are not."""
+"""Which tools are found, and what is reported of those that are not."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def spec_of_revisions(cli, repository):
 @pytest.mark.parametrize(
     "words", [["validate"], ["plan"], ["run", "--dry-run"], ["build"], ["run"]]
 )
-def test_an_unknown_revision_of_a_spec_is_told_at_its_line(
+def test_an_unknown_revision_of_a_spec_is_reported_at_its_line(
     cli, repository, spec_of_revisions, words
 ):
     runner = repository()
@@ -178,7 +178,7 @@ def test_an_unknown_revision_of_a_spec_is_told_at_its_line(
     assert runner.arguments is None
 
 
-def test_an_unknown_revision_of_the_command_line_is_told_before_a_plan(cli, repository):
+def test_an_unknown_revision_of_the_command_line_is_reported_before_a_plan(cli, repository):
     error = cli("plan", "spec.yaml", "--source", "glibc=mian", code=2).stderr
     assert "variant glibc: " in error
     assert "has no revision mian (did you mean main?)" in error

@@ -188,9 +188,9 @@ def test_a_shell_only_for_shell_text_of_the_command_line():
 def test_what_needs_a_shell_is_refused(cli, play, program, text: str, part: str):
     """The words of a redirection would be arguments of the server, which may ignore them."""
     runner = play()
-    said = cli("ab", "./old/memcached -p {port}", text, code=2).stderr
-    assert f": {part} needs a shell" in said
-    assert "script that ends with `exec" in said
+    output = cli("ab", "./old/memcached -p {port}", text, code=2).stderr
+    assert f": {part} needs a shell" in output
+    assert "script that ends with `exec" in output
     assert not hasattr(runner, "arguments") or runner.arguments is None
 
 
@@ -276,8 +276,8 @@ def test_the_server_behind_a_launcher_is_looked_at(cli, play, program):
     ]
     assert {s.known_kind for s in servers} == {"memcached"}
     for word, message in (("./new/memcache", "there is no"), ("./new/memcached -d", "foreground")):
-        said = cli("ab", "./old/memcached -p {port}", f"taskset -c 0 {word} -p {{port}}", code=2)
-        assert message in said.stderr
+        output = cli("ab", "./old/memcached -p {port}", f"taskset -c 0 {word} -p {{port}}", code=2)
+        assert message in output.stderr
 
 
 def test_names_say_what_differs():

@@ -186,7 +186,7 @@ def test_a_cache_with_a_build_at_work_stays(cli, no_hosts):
 
 
 def test_a_cache_that_a_run_needs_stays(cli, no_hosts):
-    """Each block is linked anew from it: without it the run would end in the middle."""
+    """Each block is linked again from it: without it the run would end in the middle."""
     directory = cache(cli)
     with in_use(directory), in_use(directory):
         assert "a run is using" in cli("clean", "--yes", code=2).stderr
@@ -210,9 +210,9 @@ def test_clean_keeps_what_was_used_last(cli, no_hosts):
         link = {"argv": [], "kept": sums, "outside": {}}
         document = {"schema": 1, "programs": {"p": link}}
         (directory / "links" / f"{build}.json").write_text(json.dumps(document))
-    told = cli("clean", "--builds", "--keep", "1", code=2).stderr
-    assert "artifact older in" in told
-    assert "last used 2001-09-09 01:46 (3.0 kB)" in told
+    messages = cli("clean", "--builds", "--keep", "1", code=2).stderr
+    assert "artifact older in" in messages
+    assert "last used 2001-09-09 01:46 (3.0 kB)" in messages
     assert len(list((directory / "artifacts").iterdir())) == 3, "shown first, then asked"
     cli("clean", "--builds", "--keep", "1", "--yes")
     assert [path.name for path in (directory / "artifacts").iterdir()] == ["new"]
@@ -228,9 +228,9 @@ def test_copies_of_sources_go_when_nothing_used_them_for_long(cli, no_hosts):
         copy.mkdir(parents=True)
         (copy / "main.cc").write_text("x" * 1000)
         os.utime(copy, (now - days * 86400,) * 2)
-    told = cli("clean", "--builds", "--keep", "9", code=2).stderr
-    assert "2 copies of sources in" in told
-    assert "not used for 30 days (2.0 kB)" in told
+    messages = cli("clean", "--builds", "--keep", "9", code=2).stderr
+    assert "2 copies of sources in" in messages
+    assert "not used for 30 days (2.0 kB)" in messages
     with in_use(directory):
         assert "a run is using" in cli("clean", "--builds", "--keep", "9", "--yes", code=2).stderr
     assert len(list((directory / "sources").iterdir())) == 3
@@ -246,8 +246,8 @@ def test_clean_keeps_what_was_used_last_on_a_host(cli, monkeypatch, tmp_path):
         (work / "artifacts" / build / "engine").write_text("x" * 100_000)
         os.utime(work / "artifacts" / build, (1e9 - age, 1e9 - age))
     (work / "runs" / "r").mkdir(parents=True)
-    told = cli("clean", "--hosts", "--keep", "1", code=2).stderr
-    assert f"1 artifacts in {work} on here (1" in told
+    messages = cli("clean", "--hosts", "--keep", "1", code=2).stderr
+    assert f"1 artifacts in {work} on here (1" in messages
     cli("clean", "--hosts", "--keep", "1", "--yes")
     assert [path.name for path in (work / "artifacts").iterdir()] == ["new"]
     cli("clean", "--hosts", "--yes")

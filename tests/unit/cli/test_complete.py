@@ -129,9 +129,9 @@ def test_a_spec_with_mistakes_still_has_names(proposed, cli):
 
 
 def test_metrics_of_the_store_and_of_the_spec_come_first(proposed, stored, cli):
-    found = proposed("history", "")
-    assert found[:2] == ["ops_per_s", "Own/Bench/1/real_time"]
-    assert {"rss_bytes", "fragmentation_payload_rss"} <= set(found)
+    matches = proposed("history", "")
+    assert matches[:2] == ["ops_per_s", "Own/Bench/1/real_time"]
+    assert {"rss_bytes", "fragmentation_payload_rss"} <= set(matches)
     assert proposed("history", "Own") == ["Own/Bench/1/real_time"]
     assert "Own/Bench/1/real_time" not in proposed("history", "--spec", "small", "")
     text = (cli.directory / "spec.yaml").read_text()

@@ -39,11 +39,11 @@ def here(cli, tmp_path):
 def test_this_machine_is_examined(cli, here):
     document = cli.json("doctor", "--cluster", here)
     assert document["counts"]["problem"] == 0
-    found = {(f["place"], f["subject"]): f for f in document["findings"]}
-    assert found["this machine", "build tools"]["grade"] == "ok"
+    results = {(f["place"], f["subject"]): f for f in document["findings"]}
+    assert results["this machine", "build tools"]["grade"] == "ok"
     for subject in ("reached", "free", "other work", "stolen time", "clock", "disk"):
-        assert ("here", subject) in found, subject
-    assert found["here", "clock"]["grade"] == "ok"
+        assert ("here", subject) in results, subject
+    assert results["here", "clock"]["grade"] == "ok"
     table = cli("doctor", here)
     assert "build tools" in table.stdout
     assert "0 problem" in table.stderr
@@ -54,11 +54,11 @@ def test_a_spec_adds_what_it_needs(cli, here):
         "doctor", "spec.yaml", "--cluster", here, "--set", "engine.quota_mb=90000000",
         "--set", "preconditions=[two_cores]",
     )  # fmt: skip
-    found = {(f["place"], f["subject"]): f for f in document["findings"]}
-    assert found["spec small", "memory"]["grade"] == "warning"
+    results = {(f["place"], f["subject"]): f for f in document["findings"]}
+    assert results["spec small", "memory"]["grade"] == "warning"
     two = len(os.sched_getaffinity(0)) >= 2
     subject, grade = ("two_cores", "ok") if two else ("preconditions", "warning")
-    assert found["spec small", subject]["grade"] == grade
+    assert results["spec small", subject]["grade"] == grade
 
 
 def test_a_profile_of_the_spec_is_what_is_looked_at(cli, here):
@@ -75,8 +75,8 @@ def test_a_profile_of_the_spec_is_what_is_looked_at(cli, here):
 def test_a_workload_of_the_sdk_needs_it_on_the_load_clients(cli, here):
     changes = ("--set", "workloads={app: {type: sdk, items: 10}}")
     words = ("doctor", "spec.yaml", "--cluster", here, *changes)
-    found = {f["subject"]: f for f in cli.json(*words)["findings"] if f["place"] == "here"}
-    assert found["couchbase SDK"]["grade"] == "ok"
+    results = {f["subject"]: f for f in cli.json(*words)["findings"] if f["place"] == "here"}
+    assert results["couchbase SDK"]["grade"] == "ok"
     lacks = cli.json(*words, "--set", "client.python=/bin/false", code=3)
     (problem,) = [f for f in lacks["findings"] if f["grade"] == "problem"]
     assert (problem["place"], problem["subject"]) == ("here", "couchbase SDK")
@@ -88,17 +88,19 @@ def test_a_spec_that_asks_for_profiles_needs_perf(cli, here, monkeypatch):
 
     monkeypatch.setattr(perf, "PROGRAM", "/nowhere/perf")
     words = ("doctor", "spec.yaml", "--cluster", here, "--set", "workloads.pf.profile=perf")
-    found = {(f["place"], f["subject"]): f for f in cli.json(*words, code=3)["findings"]}
-    assert found["here", "perf"]["grade"] == "problem"
-    assert found["here", "perf"]["text"] == "perf is not installed"
-    assert found["here", "perf"]["remedy"].startswith("apt-get install linux-perf")
+    results = {(f["place"], f["subject"]): f for f in cli.json(*words, code=3)["findings"]}
+    assert results["here", "perf"]["grade"] == "problem"
+    assert results["here", "perf"]["text"] == "perf is not installed"
+    assert results["here", "perf"]["remedy"].startswith("apt-get install linux-perf")
 
 
 def test_cpus_that_the_spec_names_are_looked_for(cli, here):
     words = ("doctor", "spec.yaml", "--cluster", here, "--set", "client.cpus=9000")
     document = cli.json(*words, "--set", f"engine.cpus={min(os.sched_getaffinity(0))}", code=3)
-    found = {f["text"].split()[0]: f for f in document["findings"] if f["subject"] == "named CPUs"}
-    assert {key: f["grade"] for key, f in found.items()} == {
+    results = {
+        f["text"].split()[0]: f for f in document["findings"] if f["subject"] == "named CPUs"
+    }
+    assert {key: f["grade"] for key, f in results.items()} == {
         "engine.cpus": "ok", "client.cpus": "problem",
     }  # fmt: skip
 
@@ -135,7 +137,7 @@ def test_directories_that_cannot_be_written_are_problems(cli, here, monkeypatch)
     (cli.directory / "file").touch()
     monkeypatch.setenv("PERFRUNNER_CACHE", str(cli.directory / "file" / "cache"))
     monkeypatch.setenv("TMPDIR", str(cli.directory / "gone"))
-    found = {f["subject"]: f for f in cli.json("doctor", here, code=3)["findings"]}
-    assert found["TMPDIR"]["grade"] == found["build cache"]["grade"] == "problem"
-    assert "mkdir -p" in found["TMPDIR"]["remedy"]
-    assert "--cache DIR" in found["build cache"]["remedy"]
+    results = {f["subject"]: f for f in cli.json("doctor", here, code=3)["findings"]}
+    assert results["TMPDIR"]["grade"] == results["build cache"]["grade"] == "problem"
+    assert "mkdir -p" in results["TMPDIR"]["remedy"]
+    assert "--cache DIR" in results["build cache"]["remedy"]

@@ -44,9 +44,9 @@ def test_every_example_of_the_help_can_be_given(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None
     lines = [line.strip() for line in (command.epilog or "").splitlines()]
-    found = list(calls([line for line in lines if line.startswith("perfrunner ")]))
-    assert found
-    assert [(words, why) for words in found if (why := refused(words))] == []
+    results = list(calls([line for line in lines if line.startswith("perfrunner ")]))
+    assert results
+    assert [(words, why) for words in results if (why := refused(words))] == []
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def calls(lines: list[str]) -> Iterator[list[str]]:
 
 
 def _words(text: str) -> list[str]:
-    """Up to the remark beside it (after two spaces, or #) or the shell's next word."""
+    """Up to the remark next to it (after two spaces, or #) or the shell's next word."""
     text = re.split(r"\s{2,}(?![-\\])|\s#\s", text.strip())[0]
     text = re.sub(r"[][]", "", text)
     try:
@@ -128,4 +128,4 @@ def _refused(group: click.Group, above: click.Context | None, words: list[str]) 
 
 def _texts(value: object) -> list[str]:
     values = value if isinstance(value, list | tuple) else [value]
-    return [one for one in values if isinstance(one, str)]
+    return [single for single in values if isinstance(single, str)]

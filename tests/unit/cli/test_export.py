@@ -97,9 +97,9 @@ def test_the_example_of_the_docs_runs_as_it_stands(stored, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     known = {}
     exec(compile(example, str(DOCS), "exec"), known)
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for name in synthetic.VARIANTS:
-        assert name in said
+        assert name in printed
     frame = known["frame"]
     assert list(frame.columns) == [column.name for column in TABLES["trials"].columns]
     ops = frame[(frame.metric == "ops_per_s") & (frame.status == "ok")]
@@ -121,9 +121,9 @@ def test_stdout_takes_one_table_as_csv(stored):
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda t: t.name)
 def test_every_column_is_documented(table):
     text = DOCS.read_text().split(f"## {table.name}\n")[1].split("\n## ")[0]
-    found = [line.split("|")[1:4] for line in text.splitlines() if line.startswith("| `")]
+    matches = [line.split("|")[1:4] for line in text.splitlines() if line.startswith("| `")]
     expected = [(f"`{c.name}`", c.kind, c.meaning) for c in table.columns]
-    assert [tuple(part.strip() for part in line) for line in found] == expected
+    assert [tuple(part.strip() for part in line) for line in matches] == expected
 
 
 def test_a_run_travels_as_an_archive_and_reports_the_same(stored, tmp_path):
@@ -219,12 +219,12 @@ def test_all_runs_of_a_spec_are_one_series_in_the_order_of_time(tmp_path):
     shape = synthetic.Shape(blocks=1, workloads=("append",), buckets=("ephemeral",))
     for run in ("demo-20261120", "demo-20261121"):
         synthetic.write(tmp_path, shape, run)
-    one = export("demo-20261120", "--format", "openmetrics", out=tmp_path).stdout
+    single = export("demo-20261120", "--format", "openmetrics", out=tmp_path).stdout
     every = export("--format", "openmetrics", "--all-runs", out=tmp_path).stdout
     points = [
         line.rsplit(" ", 2) for line in every.splitlines() if line.startswith("perfrunner_tr")
     ]
-    assert len(points) == 2 * one.count("perfrunner_trial{")
+    assert len(points) == 2 * single.count("perfrunner_trial{")
     times: dict[str, list[float]] = {}
     for labels, _, at in points:
         times.setdefault(labels, []).append(float(at))

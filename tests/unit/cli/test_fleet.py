@@ -108,7 +108,7 @@ def test_one_call_may_queue_on_several_groups(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         (["spec.yaml"], "--group lab-a | lab-b"),
         (["spec.yaml", "-g", "lab-c"], "--group lab-c: expected a group of the fleet file: lab-a, lab-b"),
@@ -118,8 +118,8 @@ def test_one_call_may_queue_on_several_groups(cli: Cli) -> None:
         (["spec.yaml", "-g", "lab-a", "--fleet", "flet.yaml"], "flet.yaml: no such fleet file"),
     ],
 )  # fmt: skip
-def test_what_could_not_run_is_not_queued(cli: Cli, words: list[str], said: str) -> None:
-    assert said in cli("fleet", "submit", *words, code=2).stderr
+def test_what_could_not_run_is_not_queued(cli: Cli, words: list[str], output: str) -> None:
+    assert output in cli("fleet", "submit", *words, code=2).stderr
     assert not Path("fleet.sqlite").exists()
 
 
@@ -150,8 +150,8 @@ def test_nights_do_not_pile_up(cli: Cli, nights: Nights) -> None:
 def test_two_specs_of_a_name_are_no_two_jobs_of_a_night(cli: Cli) -> None:
     Path("other.yaml").write_text(Path("spec.yaml").read_text())
     Path("fleet.yaml").write_text(f"{FLEET}  - {{spec: other.yaml, groups: [lab-a]}}\n")
-    said = cli("fleet", "schedule", code=2).stderr
-    assert "two specs of group lab-a have the name small" in said
+    output = cli("fleet", "schedule", code=2).stderr
+    assert "two specs of group lab-a have the name small" in output
 
 
 def test_submit_has_nights_too(cli: Cli) -> None:
@@ -174,8 +174,8 @@ def test_status_tells_jobs_and_workers(cli: Cli) -> None:
     assert job.id in text
     assert "3/8" in text
     assert "east" in text
-    (one,) = answer["jobs"]
-    assert (one["state"], one["trials"], one["experiment"], one["worker"]) == (
+    (single,) = answer["jobs"]
+    assert (single["state"], single["trials"], single["experiment"], single["worker"]) == (
         "queued", {"finished": 3, "total": 8}, "small-1", None,
     )  # fmt: skip
     (worker,) = answer["workers"]
@@ -183,8 +183,8 @@ def test_status_tells_jobs_and_workers(cli: Cli) -> None:
 
 
 def test_status_of_an_empty_place(cli: Cli) -> None:
-    said = cli("fleet", "status", code=3).stderr
-    assert "no job was ever submitted" in said
+    output = cli("fleet", "status", code=3).stderr
+    assert "no job was ever submitted" in output
     assert not Path("fleet.sqlite").exists()
 
 
@@ -192,8 +192,8 @@ def test_only_what_has_not_ended_is_cancelled(cli: Cli) -> None:
     cli("fleet", "submit", "spec.yaml", "-g", "lab-a", "-g", "lab-b")
     first, second = (job.id for job in jobs())
     assert cli("fleet", "cancel", first).stdout == f"{first} cancelled\n"
-    said = cli("fleet", "cancel", second, first, code=2).stderr
-    assert f"{first} has already ended: cancelled" in said
+    output = cli("fleet", "cancel", second, first, code=2).stderr
+    assert f"{first} has already ended: cancelled" in output
     states = {j["job"]: j["state"] for j in cli.json("fleet", "status")["jobs"]}
     assert states == {first: "cancelled", second: "queued"}, "all or none"
 
@@ -209,8 +209,8 @@ def test_old_jobs_are_forgotten_and_results_are_not(cli: Cli, nights: Nights) ->
     assert "nothing to remove" in cli("fleet", "clean", "--keep", "0").stderr, "cron may fire again"
     nights.now += timedelta(days=3)
     assert "nothing to remove" in cli("fleet", "clean", "--keep", "1").stderr
-    said = cli("fleet", "clean", "--keep", "0", "--dry-run").stdout
-    assert said == f"{first} would be removed\n"
+    output = cli("fleet", "clean", "--keep", "0", "--dry-run").stdout
+    assert output == f"{first} would be removed\n"
     assert len(jobs()) == 2
     assert cli("fleet", "clean", "--keep", "0").stdout == f"{first} removed\n"
     assert [job.id for job in jobs()] == [second], "it waits, however old it is"
@@ -227,9 +227,11 @@ def test_a_worker_that_lives_is_not_recovered(cli: Cli) -> None:
     queue.close()
 
 
-def test_without_the_extra_the_remedy_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "dbos" else found(n))
-    said = cli("fleet", "status", code=2).stderr
-    assert "perfrunner fleet needs dbos: not installed" in said
-    assert "pip install 'perfrunner[fleet]'" in said
+def test_without_the_extra_the_remedy_is_reported(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matches = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "dbos" else matches(n))
+    output = cli("fleet", "status", code=2).stderr
+    assert "perfrunner fleet needs dbos: not installed" in output
+    assert "pip install 'perfrunner[fleet]'" in output

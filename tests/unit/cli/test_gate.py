@@ -1,4 +1,4 @@
-"""`--fail-on`: what ends a run with 1, and what is said of what passes unknown."""
+"""`--fail-on`: what ends a run with 1, and what is reported of what passes unknown."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_line_names_the_row_and_the_reason():
 
 
 @pytest.mark.parametrize("fail_on", ["worse", "unsure"])
-def test_a_primary_metric_that_was_not_measured_is_said(fail_on):
+def test_a_primary_metric_that_was_not_measured_is_reported(fail_on):
     """It has no row at all."""
     primary = ["ops_per_s", "latency_get_p99_us"]
     document = {"results": [BASELINE, SAME], "spec": {"primary": primary}}

@@ -90,9 +90,9 @@ def test_a_defect_keeps_its_traceback(cli, monkeypatch):
         raise ZeroDivisionError
 
     monkeypatch.setattr("perfrunner.spec.load_spec", crash)
-    said = cli("plan", "spec.yaml", code=3).stderr  # 1 is a verdict's
-    assert "Traceback" in said
-    assert said.endswith("ZeroDivisionError\n")
+    output = cli("plan", "spec.yaml", code=3).stderr  # 1 is a verdict's
+    assert "Traceback" in output
+    assert output.endswith("ZeroDivisionError\n")
 
 
 def test_a_module_that_is_missing_is_no_verdict(cli, monkeypatch):
@@ -109,7 +109,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
-    ("redirection", "status", "said"),
+    ("redirection", "status", "output"),
     [
         (">/dev/full", 3, "error: cannot write the result to stdout: No space left on device"),
         (">&-", 0, ""),
@@ -117,7 +117,7 @@ ROOT = Path(__file__).parents[3]
     ],
     ids=["full", "closed", "nobody reads"],
 )
-def test_a_stdout_that_takes_nothing(cli, redirection, status, said):
+def test_a_stdout_that_takes_nothing(cli, redirection, status, output):
     """Exit code 1 is a verdict's."""
     command = f"{shlex.quote(sys.executable)} -m perfrunner validate spec.yaml"
     line = f"{command} {redirection}"
@@ -127,7 +127,7 @@ def test_a_stdout_that_takes_nothing(cli, redirection, status, said):
         ["bash", "-c", line], cwd=cli.directory, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    assert (done.returncode, done.stderr.splitlines()[:1]) == (status, [said] if said else [])
+    assert (done.returncode, done.stderr.splitlines()[:1]) == (status, [output] if output else [])
 
 
 def test_help_loads_what_it_needs_only():

@@ -51,7 +51,7 @@ def nights(cli):
     return store
 
 
-def test_a_lost_expected_gain_is_told_with_run_and_build(cli, nights):
+def test_a_lost_expected_gain_is_reported_with_run_and_build(cli, nights):
     nights([0.03] * 12 + [0.0] * TOLD)
     result = cli("history")
     assert (
@@ -90,7 +90,7 @@ def test_a_metric_that_was_not_measured(cli, nights):
     assert "no experiment 'other'" in cli("history", "--spec", "other", code=2).stderr
 
 
-def test_levels_of_large_factors_are_told_apart(cli, nights):
+def test_levels_of_large_factors_are_distinguished(cli, nights):
     """As percentages a gain of 36,200 times and one of 200 are same minus 100 %."""
     nights([1 / 36_200 - 1] * 12 + [1 / 200 - 1] * TOLD)
     text = cli("history").stdout

@@ -27,8 +27,8 @@ def test_every_spec_that_was_written_is_valid_and_can_be_planned(cli):
 
 
 def test_the_next_command_works(cli):
-    said = cli("init", "my specs").stderr
-    assert re.search(r"^ +perfrunner run 'my specs/first\.yaml' ", said, re.MULTILINE)
+    output = cli("init", "my specs").stderr
+    assert re.search(r"^ +perfrunner run 'my specs/first\.yaml' ", output, re.MULTILINE)
     cli("run", "my specs/first.yaml", "--dry-run")
 
 

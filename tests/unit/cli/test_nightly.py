@@ -92,7 +92,7 @@ def test_a_suspicion_without_commits_waits_for_the_nights(night, nights):
     assert nights.compared == []
 
 
-def test_a_run_that_fails_is_told_once_and_so_is_its_cure(night):
+def test_a_run_that_fails_is_reported_once_and_so_is_its_cure(night):
     assert night(0.0) == ""
     failed = night(3, 3)
     assert (
@@ -129,7 +129,7 @@ def until_the_night_before_the_news(night, nights):
     assert night(0.0) == ""
 
 
-def test_news_of_a_night_that_was_interrupted_are_told_the_next_night(night, nights, cli):
+def test_news_of_a_night_that_was_interrupted_are_reported_the_next_night(night, nights, cli):
     until_the_night_before_the_news(night, nights)
     other = (cli.directory / "spec.yaml").read_text().replace("name: small", "name: other")
     (cli.directory / "other.yaml").write_text(other)
@@ -147,15 +147,15 @@ def test_news_of_a_night_that_was_interrupted_are_told_the_next_night(night, nig
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.ENOSPC, "No space left")])
-def test_news_that_could_not_be_printed_are_told_the_next_night(night, nights, error):
+def test_news_that_could_not_be_printed_are_reported_the_next_night(night, nights, error):
     """A mail that nobody got is no silent success either."""
     until_the_night_before_the_news(night, nights)
-    said = click.echo
+    report_text = click.echo
 
     def broken(message=None, *words, err=False, **more):
         if not err:
             raise error
-        said(message, *words, err=err, **more)
+        report_text(message, *words, err=err, **more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(click, "echo", broken)
@@ -242,14 +242,14 @@ def test_a_night_yields_to_one_that_still_runs_and_says_so_once(night, nights, c
             patch.setattr(nightly, "run_spec", while_it_runs)
             assert night(0.05) == ""
     assert [(night.returncode, night.stdout) for night in later] == [(0, "")] * 4
-    said = [night.stderr for night in later]
-    assert f"still running (pid {os.getpid()}" in said[0]
-    assert said[1] == "", "once for each night that still runs"
-    assert "still running" in said[2]
-    assert said[3] == ""
+    report_text = [night.stderr for night in later]
+    assert f"still running (pid {os.getpid()}" in report_text[0]
+    assert report_text[1] == "", "once for each night that still runs"
+    assert "still running" in report_text[2]
+    assert report_text[3] == ""
 
 
-def test_a_history_that_begins_anew_is_told_once(night, nights, cli):
+def test_a_history_that_begins_again_is_reported_once(night, nights, cli):
     for _ in range(5):
         assert night(0.0) == ""
     nights.kernel = "6.5"
@@ -344,7 +344,7 @@ def test_a_spec_that_cannot_be_read_costs_its_own_night_only(night, nights, cli)
     assert "broken runs again" in CliRunner().invoke(main, words).stdout
 
 
-def test_what_cannot_be_gone_on_with_is_begun_anew(tmp_path, monkeypatch):
+def test_what_cannot_be_gone_on_with_is_begun_again(tmp_path, monkeypatch):
     codes, commands = iter([2, 0]), []
 
     def run(command, **_):
@@ -357,7 +357,7 @@ def test_what_cannot_be_gone_on_with_is_begun_anew(tmp_path, monkeypatch):
     assert ["--resume" in command for command in commands] == [True, False]
 
 
-def test_a_checkout_that_is_not_up_to_date_is_told_once_and_so_is_its_cure(night, nights):
+def test_a_checkout_that_is_not_up_to_date_is_reported_once_and_so_is_its_cure(night, nights):
     why = "git pull: fatal: Not possible to fast-forward, aborting.\nhint: a line\n"
     mail = night(0.0, 3, "--unready", why)
     assert mail.startswith(

@@ -13,15 +13,15 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize("words", [["--help"], ["--nonsense"]])
 def test_the_script_works_from_anywhere_with_nothing_in_its_environment(tmp_path, words):
     script = ROOT / "scripts" / "nightly"
-    found = subprocess.run(
+    matches = subprocess.run(
         ["env", "-i", "bash", str(script), *words], cwd=tmp_path, capture_output=True, text=True, check=False
     )  # fmt: skip
     if words == ["--help"]:
-        assert found.returncode == 0
-        assert "--pull" in found.stdout
+        assert matches.returncode == 0
+        assert "--pull" in matches.stdout
     else:
-        assert (found.returncode, found.stdout) == (3, "")
-        assert "unknown option --nonsense" in found.stderr
+        assert (matches.returncode, matches.stdout) == (3, "")
+        assert "unknown option --nonsense" in matches.stderr
 
 
 def copy_of_the_script(directory):
@@ -49,8 +49,8 @@ def test_the_script_hands_on_what_it_was_given_and_installs_nothing(tmp_path):
     assert "--install" in missing.stdout
     perfrunner_that_says_how_it_was_called(tmp_path)
     gone = [*script, "gone/away.yaml"]  # perfrunner tells of it, after the others have run
-    said = subprocess.run(gone, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    home, *given = said.splitlines()
+    output = subprocess.run(gone, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    home, *given = output.splitlines()
     assert home.startswith("/")
     assert given == [
         "nightly", "--keep", "3", "--out", f"{tmp_path}/perfrunner-results", f"{tmp_path}/s.yaml",
@@ -83,10 +83,10 @@ def commit(directory, text):
 def pulled(checkout):
     """What the script hands on of the pull: (the option's value, the checkout's source afterwards)."""
     script = ["env", "-i", "bash", str(checkout / "scripts" / "nightly"), "--pull"]
-    said = subprocess.run(
+    output = subprocess.run(
         script, cwd=checkout.parent, capture_output=True, text=True, check=True
     ).stdout
-    unready = said.partition("--unready\n")[2].partition("\n--out\n")[0]
+    unready = output.partition("--unready\n")[2].partition("\n--out\n")[0]
     return unready, (checkout / "source").read_text()
 
 
@@ -97,7 +97,7 @@ def test_the_script_pulls_what_is_new(origin):
     assert pulled(checkout) == ("", "second")
 
 
-def test_what_cannot_be_pulled_is_said_and_the_checkout_is_measured_as_it_is(origin):
+def test_what_cannot_be_pulled_is_reported_and_the_checkout_is_measured_as_it_is(origin):
     checkout = origin.parent / "checkout"
     commit(origin, "second")
     commit(checkout, "of its own")

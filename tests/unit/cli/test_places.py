@@ -17,7 +17,7 @@ FIRST = ROOT / "specs" / "first.yaml"
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "output"),
     [
         (["validate", str(FIRST), "--set", f"cluster={NOBODY}/c.yaml"], 2, "no such file"),
         (["validate", str(FIRST), "--set", f"workloads.append.use={NOBODY}/w.yaml"], 2, "no such file"),
@@ -26,9 +26,9 @@ FIRST = ROOT / "specs" / "first.yaml"
     ],
     ids=["cluster", "use", "ab", "out"],
 )  # fmt: skip
-def test_the_home_of_an_unknown_user(cli, words, code, said):
+def test_the_home_of_an_unknown_user(cli, words, code, output):
     result = cli(*words, code=code)
-    assert said in result.stderr
+    assert output in result.stderr
 
 
 def without_a_home(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -105,11 +105,11 @@ def test_a_loop_of_links(cli, tmp_path: Path, command: str) -> None:
 
 def test_homes_are_expanded_by_one_function() -> None:
     """Path.expanduser and Path.home raise RuntimeError for a user without a home."""
-    found = [
+    matches = [
         str(path) for path in (ROOT / "perfrunner").rglob("*.py")
         if path.name != "paths.py" and re.search(r"\.expanduser\(|Path\.home\(", path.read_text())
     ]  # fmt: skip
-    assert found == []
+    assert matches == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The line that a run rewrites: one line whatever the width, and each variant told from the others."""
+"""The line that a run rewrites: one line whatever the width, and each variant distinguished from the others."""
 
 from __future__ import annotations
 
@@ -38,13 +38,17 @@ def estimates(metric="ops_per_s", bucket="persistent"):
 @pytest.fixture
 def line():
     now = [0.0]
-    found = RunLine(clock=lambda: now[0])
-    found.block, found.blocks, found.done, found.total = 12, 40, 1234, 4800
-    found.variants, found.names, found.case = VARIANTS, VARIANTS, Case("pillowfight", "persistent")
-    found.phase = "populate"
-    found.set_left(9000)
-    found.now = now
-    return found
+    results = RunLine(clock=lambda: now[0])
+    results.block, results.blocks, results.done, results.total = 12, 40, 1234, 4800
+    results.variants, results.names, results.case = (
+        VARIANTS,
+        VARIANTS,
+        Case("pillowfight", "persistent"),
+    )
+    results.phase = "populate"
+    results.set_left(9000)
+    results.now = now
+    return results
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -64,7 +68,7 @@ def test_it_fits_every_width_and_says_what_matters(line, alone):
     assert "persistent · pillowfight" in line.text(130) or alone
 
 
-def test_an_estimate_is_told_of_the_case_in_flight_only(line):
+def test_an_estimate_is_reported_of_the_case_in_flight_only(line):
     assert "so far" not in line.text(120)
     line.set_estimates(estimates(bucket="ephemeral"))
     assert "so far" not in line.text(120)
@@ -111,11 +115,11 @@ def test_the_time_left_goes_down_between_two_tellings(line):
 @pytest.mark.parametrize("gap", ["…", "."])
 def test_short_names_are_all_different(room, gap):
     names = [*VARIANTS, "x" * 60, "x" * 61, "x" * 59 + "y" + "x" * 60]
-    found = short_names(names, room, gap)
-    assert list(found) == names
-    assert len(set(found.values())) == len(names)
-    assert all(len(text) <= room for text in found.values())
-    assert found["glibc"] == "glibc"
+    results = short_names(names, room, gap)
+    assert list(results) == names
+    assert len(set(results.values())) == len(names)
+    assert all(len(text) <= room for text in results.values())
+    assert results["glibc"] == "glibc"
 
 
 EVENTS = [
@@ -166,10 +170,10 @@ def test_no_color_and_no_terminal(monkeypatch, capsys):
         assert type(listener) is BarProgress
         for event in [*EVENTS, ev.BuildFailed("a", "no compiler"), ev.Warned("low disk")]:
             listener.on_event(event)
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "low disk" in said.err
-    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", said.err)  # no colour; the cursor may move
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "low disk" in output.err
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", output.err)  # no colour; the cursor may move
     monkeypatch.delenv("FORCE_COLOR")
     with progress_listener(quiet=False) as listener:
         assert type(listener) is LineProgress

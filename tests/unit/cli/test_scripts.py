@@ -53,13 +53,13 @@ def call(checkout, script, *words, code="0"):
 def test_perf_lane_runs_every_spec_with_expected_gains_and_ends_as_the_worst_of_them(
     checkout, code
 ):
-    found = call(checkout, "perf-lane", code=code)
-    assert found.returncode == code, found.stderr
-    assert found.stdout.splitlines() == [
+    matches = call(checkout, "perf-lane", code=code)
+    assert matches.returncode == code, matches.stderr
+    assert matches.stdout.splitlines() == [
         f"run {checkout}/specs/experiments/gaining.yaml --profile lane --out {checkout}/build/perf-lane"
         " --fail-on lost"
     ]
-    assert ("a known gain is lost" in found.stderr) is (code == 1)
+    assert ("a known gain is lost" in matches.stderr) is (code == 1)
 
 
 def test_perf_lane_goes_on_after_a_lost_expected_gain_but_not_after_ctrl_c(checkout):
@@ -82,14 +82,14 @@ def test_the_long_lane_holds_the_known_expected_gains(tmp_path, code, lanes):
         program.chmod(0o755)
     (tmp_path / ".ci").mkdir()
     (tmp_path / ".ci" / "nightly").write_bytes((ROOT / ".ci" / "nightly").read_bytes())
-    found = call(tmp_path, "../.ci/nightly", code=code)
-    assert [line.strip() for line in found.stdout.splitlines()] == lanes
-    assert found.returncode == code
+    matches = call(tmp_path, "../.ci/nightly", code=code)
+    assert [line.strip() for line in matches.stdout.splitlines()] == lanes
+    assert matches.returncode == code
 
 
 def test_publish_measures_with_what_it_was_given_and_renews_the_page(checkout):
-    found = call(checkout, "publish", "plain", "--profile", "historic", "--resume")
-    assert found.stdout.splitlines() == [
+    matches = call(checkout, "publish", "plain", "--profile", "historic", "--resume")
+    assert matches.stdout.splitlines() == [
         "run specs/experiments/plain.yaml --profile historic --resume",
         "-m tools.writeups docs/experiments/plain.md plain",
     ]
@@ -98,8 +98,8 @@ def test_publish_measures_with_what_it_was_given_and_renews_the_page(checkout):
 
 
 def test_publish_of_another_page_of_a_spec(checkout):
-    found = call(checkout, "publish", "plain-large", "--profile", "historic")
-    assert found.stdout.splitlines() == [
+    matches = call(checkout, "publish", "plain-large", "--profile", "historic")
+    assert matches.stdout.splitlines() == [
         "run specs/experiments/plain.yaml --profile historic",
         "-m tools.writeups docs/experiments/plain-large.md plain",
     ]
@@ -111,8 +111,8 @@ def test_publish_measures_a_page_as_it_says_that_it_is_made(checkout):
         text.write(
             "<!-- run: --profile historic --set buckets=[ephemeral] --cluster specs/*.yaml -->\n"
         )
-    found = call(checkout, "publish", "plain-large", "--resume")
-    assert found.stdout.splitlines()[0] == (
+    matches = call(checkout, "publish", "plain-large", "--resume")
+    assert matches.stdout.splitlines()[0] == (
         "run specs/experiments/plain.yaml --profile historic --set buckets=[ephemeral]"
         " --cluster specs/*.yaml --resume"
     )
@@ -120,16 +120,16 @@ def test_publish_measures_a_page_as_it_says_that_it_is_made(checkout):
 
 def test_options_of_a_page_are_those_of_a_run():
     """What a page says is what `perfrunner run` understands, of a profile that its spec has."""
-    said = [
-        (path, found)
+    output = [
+        (path, matches)
         for path in sorted((ROOT / "docs" / "experiments").glob("*.md"))
-        if (found := re.search(r"^<!-- run: (.*) -->$", path.read_text(), re.MULTILINE))
+        if (matches := re.search(r"^<!-- run: (.*) -->$", path.read_text(), re.MULTILINE))
     ]
-    assert {path.stem for path, _ in said} >= {"failover", "two-nodes-pillowfight"}
-    for path, found in said:
+    assert {path.stem for path, _ in output} >= {"failover", "two-nodes-pillowfight"}
+    for path, matches in output:
         # The names are perfrunner's: click keeps the help option of the first context.
         names = ["-h", "--help"]
-        words = ["spec.yaml", *found[1].split()]
+        words = ["spec.yaml", *matches[1].split()]
         context = command.make_context("run", words, help_option_names=names)
         spec = re.search(r"<!-- spec: (\S+) -->", path.read_text())
         assert spec is not None
@@ -137,13 +137,13 @@ def test_options_of_a_page_are_those_of_a_run():
 
 
 def test_publish_does_not_publish_a_run_that_failed(checkout):
-    found = call(checkout, "publish", "plain", code=3)
-    assert found.returncode == 3
-    assert "report" not in found.stdout
+    matches = call(checkout, "publish", "plain", code=3)
+    assert matches.returncode == 3
+    assert "report" not in matches.stdout
 
 
 @pytest.mark.parametrize(
-    ("script", "words", "code", "said"),
+    ("script", "words", "code", "output"),
     [
         ("perf-lane", ["--help"], 0, "known gain"),
         ("perf-lane", ["--nonsense"], 2, "unknown option --nonsense"),
@@ -154,10 +154,10 @@ def test_publish_does_not_publish_a_run_that_failed(checkout):
         ("publish", ["README"], 2, "names no spec"),
     ],
 )
-def test_help_and_errors(checkout, script, words, code, said):
-    found = call(checkout, script, *words)
-    assert found.returncode == code
-    assert said in found.stdout + found.stderr
+def test_help_and_errors(checkout, script, words, code, output):
+    matches = call(checkout, script, *words)
+    assert matches.returncode == code
+    assert output in matches.stdout + matches.stderr
 
 
 @pytest.fixture
@@ -190,21 +190,21 @@ def machine(checkout, monkeypatch):
 def test_the_quickstart_installs_nothing_twice_and_ends_with_what_to_do_next(machine, monkeypatch):
     monkeypatch.setenv("INSTALLED", "all")
     os.utime(machine / ".venv" / ".installed-base", (2**31, 2**31))
-    found = call(machine, "quickstart", "--out", "results")
-    assert found.returncode == 0, found.stderr
-    assert found.stdout == "run specs/experiments/quickstart.yaml --out results\n"
-    assert "[1/1] builds, measurement and report: about" in found.stderr
-    assert "open results/quickstart-20260101-000000/report.html in a browser" in found.stderr
-    assert "perfrunner init" in found.stderr
+    matches = call(machine, "quickstart", "--out", "results")
+    assert matches.returncode == 0, matches.stderr
+    assert matches.stdout == "run specs/experiments/quickstart.yaml --out results\n"
+    assert "[1/1] builds, measurement and report: about" in matches.stderr
+    assert "open results/quickstart-20260101-000000/report.html in a browser" in matches.stderr
+    assert "perfrunner init" in matches.stderr
     failed = call(machine, "quickstart", "--out=results", code="3")
     assert failed.returncode == 3
     assert "What to do next" not in failed.stderr
 
 
 def test_the_quickstart_says_what_it_installs_and_where_the_logs_are(machine):
-    found = call(machine, "quickstart", "--out", "results")
-    assert found.returncode == 0, found.stderr
-    steps = [line for line in found.stderr.splitlines() if re.search(r"\[[12]/2\]", line)]
+    matches = call(machine, "quickstart", "--out", "results")
+    assert matches.returncode == 0, matches.stderr
+    steps = [line for line in matches.stderr.splitlines() if re.search(r"\[[12]/2\]", line)]
     assert ["about" in step for step in steps] == [True, True]
     log = (machine / "build" / "packages.log").read_text()
     assert re.search(
@@ -215,8 +215,8 @@ def test_the_quickstart_says_what_it_installs_and_where_the_logs_are(machine):
 
 def test_what_cannot_be_installed_is_shown_with_the_name_of_its_log(machine, monkeypatch):
     monkeypatch.setenv("BROKEN", "yes")
-    found = call(machine, "quickstart")
-    assert found.returncode == 3
-    assert "E: no such package" in found.stderr
-    assert "log: build/packages.log" in found.stderr
-    assert found.stdout == ""
+    matches = call(machine, "quickstart")
+    assert matches.returncode == 3
+    assert "E: no such package" in matches.stderr
+    assert "log: build/packages.log" in matches.stderr
+    assert matches.stdout == ""

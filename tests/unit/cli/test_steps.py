@@ -29,10 +29,10 @@ def run_steps(tmp_path: Path):
 
 
 def test_each_step_prints_one_line_and_its_summary(run_steps, tmp_path):
-    found = run_steps(build=f"echo noise; echo '{CTEST_LINE}'", tests=f"echo '{PYTEST_LINE}'")
-    assert found.returncode == 0
-    assert found.stdout.splitlines() == [CTEST_LINE, PYTEST_LINE, "end"]
-    first, second = found.stderr.splitlines()
+    results = run_steps(build=f"echo noise; echo '{CTEST_LINE}'", tests=f"echo '{PYTEST_LINE}'")
+    assert results.returncode == 0
+    assert results.stdout.splitlines() == [CTEST_LINE, PYTEST_LINE, "end"]
+    first, second = results.stderr.splitlines()
     assert first.startswith("[1/2] The build (about 10 min; 20 min left in all) ... ")
     assert second.startswith("[2/2] The tests (about 10 min; 10 min left in all) ... ")
     assert "noise" in (tmp_path / "build" / "logs" / "build.log").read_text()
@@ -45,12 +45,12 @@ def test_the_second_run_knows_how_long_a_step_takes_here(run_steps):
 
 @pytest.mark.parametrize("failing", ["false; echo not reached", "echo '1 failed in 3.00s'; exit 4"])
 def test_a_failed_step_ends_the_run_and_names_its_log(run_steps, failing):
-    found = run_steps(good="true", bad=f"echo the reason; {failing}", later="echo later")
-    assert found.returncode == 1
-    assert "the reason" in found.stderr
-    assert "not reached" not in found.stderr
-    assert found.stderr.splitlines()[-1] == (
+    results = run_steps(good="true", bad=f"echo the reason; {failing}", later="echo later")
+    assert results.returncode == 1
+    assert "the reason" in results.stderr
+    assert "not reached" not in results.stderr
+    assert results.stderr.splitlines()[-1] == (
         'error: step "The bad" failed; the whole log: build/logs/bad.log'
     )
-    assert "later" not in found.stdout + found.stderr
-    assert ("1 failed in 3.00s" in found.stdout) is ("failed" in failing)
+    assert "later" not in results.stdout + results.stderr
+    assert ("1 failed in 3.00s" in results.stdout) is ("failed" in failing)

@@ -70,7 +70,7 @@ def test_the_time_holds_builds_and_the_sampling_check(cli, monkeypatch):
     )
     bare = seconds("--set", "sampling_check=false")
     trials = bare - 2 * 60
-    # 2 trials a case beside 3 variants x 2 blocks of it
+    # 2 trials a case next to 3 variants x 2 blocks of it
     assert seconds() - bare == pytest.approx(trials * 2 / 6, abs=0.2)
     engine = cli.directory / "engine_src"
     (engine / "options").mkdir(parents=True)

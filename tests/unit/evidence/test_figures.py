@@ -19,8 +19,8 @@ HOST = {"cpu_model": "a CPU", "cpus": 2, "memory_bytes": 8e9, "kernel": "6.1"}
 def comparison(values, name="e-001", bucket="ephemeral", **facts):
     """`values`: variant -> metric -> a value a block."""
     plain = {
-        variant: {metric: [float(v) for v in series] for metric, series in its.items()}
-        for variant, its in values.items()
+        variant: {metric: [float(v) for v in series] for metric, series in of_it.items()}
+        for variant, of_it in values.items()
     }
     return Comparison(name, "pillowfight", bucket, plain, ("ops_per_s",), facts)
 
@@ -33,12 +33,12 @@ def test_alarms_are_intervals_that_leave_out_no_change(rng):
     same = [1.0, 1.01, 0.99, 1.0, 1.005, 0.995]
     quiet = comparison({"a": {"ops_per_s": [1.0] * 6}, "b": {"ops_per_s": same}})
     loud = comparison({"a": {"ops_per_s": [1.0] * 6}, "b": {"ops_per_s": np.array(same) * 1.1}})
-    (found,) = figures.alarms([quiet, loud, quiet], ["ops_per_s", "rss_bytes"])
-    assert (found.alarms.hits, found.alarms.of) == (1, 3)
+    (matches,) = figures.alarms([quiet, loud, quiet], ["ops_per_s", "rss_bytes"])
+    assert (matches.alarms.hits, matches.alarms.of) == (1, 3)
     logs = np.log(same)
     half = stats.t.isf(0.025, 5) * logs.std(ddof=1) / np.sqrt(6)
-    assert found.half_width(0.5) == pytest.approx(np.expm1(half))
-    assert found.sds[0] == pytest.approx(logs.std(ddof=1))
+    assert matches.half_width(0.5) == pytest.approx(np.expm1(half))
+    assert matches.sds[0] == pytest.approx(logs.std(ddof=1))
 
 
 def test_the_share_has_the_exact_binomial_interval():
@@ -56,9 +56,9 @@ def test_a_report_counts_once_however_many_of_its_rows_differ():
         comparison(values, "e-2", report={"rows": 9, "differ": []}),
         comparison(values, "e-3"),  # kept before its report was
     ]
-    found = figures.reports(runs)
-    assert (found.false.hits, found.false.of, found.rows) == (1, 2, 9)
-    assert found.claims == {"ops_per_s": 1, "rss_bytes": 1}
+    matches = figures.reports(runs)
+    assert (matches.false.hits, matches.false.of, matches.rows) == (1, 2, 9)
+    assert matches.claims == {"ops_per_s": 1, "rss_bytes": 1}
     assert figures.reports(runs[3:]) is None
 
 
@@ -76,14 +76,14 @@ def test_the_slope_is_that_of_what_the_server_counted(rng, fault):
             "injected_us_per_op": np.full(20, dose if fault == "burst" else 6 * dose),
             "injected_ms_per_s": np.full(20, 1000 * dose / time if fault == "background" else 1.0),
         }  # fmt: skip
-    found = figures.dose_response(comparison(values, fault=fault))
-    assert found.slopes["total_cpu_us_per_op"].estimate == pytest.approx(1, abs=0.02)
-    assert found.slopes["server_cpu_us_per_op"].estimate == pytest.approx(2, abs=0.02)
-    assert found.slopes["time"].estimate == pytest.approx(0.1, abs=1e-6)
-    low, high = found.slopes["total_cpu_us_per_op"].ci95
-    assert low < found.slopes["total_cpu_us_per_op"].estimate < high
-    assert (found.blocks, found.right_signs.hits, found.right_signs.of) == (20, 3, 3)
-    assert found.counted == pytest.approx(0.08 / 1.008)
+    matches = figures.dose_response(comparison(values, fault=fault))
+    assert matches.slopes["total_cpu_us_per_op"].estimate == pytest.approx(1, abs=0.02)
+    assert matches.slopes["server_cpu_us_per_op"].estimate == pytest.approx(2, abs=0.02)
+    assert matches.slopes["time"].estimate == pytest.approx(0.1, abs=1e-6)
+    low, high = matches.slopes["total_cpu_us_per_op"].ci95
+    assert low < matches.slopes["total_cpu_us_per_op"].estimate < high
+    assert (matches.blocks, matches.right_signs.hits, matches.right_signs.of) == (20, 3, 3)
+    assert matches.counted == pytest.approx(0.08 / 1.008)
 
 
 def injected_run(rng, name, change=0.98):
@@ -108,25 +108,25 @@ def test_a_injected_change_is_counted_where_the_verdict_is_worse(rng):
 
 
 def test_of_one_experiment_alone_the_truth_is_not_known(rng):
-    (found,) = figures.injected([injected_run(rng, "p")], ["share2"], ["ops_per_s"], {})
-    assert found.repeats.hits == 0
-    assert (found.constructed, found.covers) == (None, None)
+    (matches,) = figures.injected([injected_run(rng, "p")], ["share2"], ["ops_per_s"], {})
+    assert matches.repeats.hits == 0
+    assert (matches.constructed, matches.covers) == (None, None)
 
 
 def test_a_change_of_known_size_needs_no_other_experiments(rng):
     runs = [injected_run(rng, "p")]
     for true, held in ((0.98, 1), (0.9, 0)):
-        (found,) = figures.injected(
+        (matches,) = figures.injected(
             runs, ["share2"], ["ops_per_s"], {("share2", "ops_per_s"): true}
         )
-        assert found.covers is not None
-        assert (found.constructed, found.covers.hits) == (true, held)
+        assert matches.covers is not None
+        assert (matches.constructed, matches.covers.hits) == (true, held)
 
 
 def test_rare_slices_stand_out_where_totals_and_robust_differ(rng):
     base = noisy(rng, 1e6)
     other = noisy(rng, 1e6)
-    one = comparison(
+    single = comparison(
         {
             "none": {"ops_per_s": base, "ops_per_s_total": base * noisy(rng, 1, sd=0.0005)},
             "stall": {
@@ -135,8 +135,8 @@ def test_rare_slices_stand_out_where_totals_and_robust_differ(rng):
             },
         }
     )
-    effect = figures.totals_against_robust(one, "stall")
-    assert "slow slices" in figures.named_rare(one, "stall")
+    effect = figures.totals_against_robust(single, "stall")
+    assert "slow slices" in figures.named_rare(single, "stall")
     assert effect.ci95[1] < 1
     assert effect.estimate == pytest.approx(0.995, abs=0.0005)
     assert (
@@ -162,11 +162,11 @@ def test_schedules_are_compared_for_each_case_and_variant():
         for s in ("interleaved", "sequential")
     )  # fmt: skip
     lonely = comparison({"glibc": {"rss_bytes": [9]}}, "m", "persistent", schedule="sequential")
-    found = figures.schedules([beside, alone, lonely])
-    assert [variant for _, variant in found] == ["glibc", "je"]
-    its = {"rss_bytes": [3, 4]}
-    assert found[1][0].values == {"sequential": its, "interleaved": its}
-    assert found[1][0].baseline == "sequential"
+    matches = figures.schedules([beside, alone, lonely])
+    assert [variant for _, variant in matches] == ["glibc", "je"]
+    of_it = {"rss_bytes": [3, 4]}
+    assert matches[1][0].values == {"sequential": of_it, "interleaved": of_it}
+    assert matches[1][0].baseline == "sequential"
 
 
 def test_what_is_kept_is_read_again_as_it_was(tmp_path, rng):
@@ -175,7 +175,7 @@ def test_what_is_kept_is_read_again_as_it_was(tmp_path, rng):
     whole = Kept("injected").having([first], HOST).having([injected_run(rng, "p-1")], HOST)
     path = kept.write(tmp_path, whole)
     again = kept.read(tmp_path, "injected")
-    assert [one.experiment for one in again.comparisons] == ["p-1", "p-2"]
+    assert [single.experiment for single in again.comparisons] == ["p-1", "p-2"]
     assert (again.comparisons[1], again.hosts) == (first, (HOST,))
     replaced = again.having([injected_run(rng, "p-1")], {**HOST, "cpus": 4})
     assert (len(replaced.comparisons), len(replaced.hosts)) == (2, 2)
@@ -185,16 +185,16 @@ def test_what_is_kept_is_read_again_as_it_was(tmp_path, rng):
 
 
 def test_the_tools_own_comparison_reads_what_is_kept(rng):
-    one = injected_run(rng, "p")
-    rows = figures.verdicts(one)
+    single = injected_run(rng, "p")
+    rows = figures.verdicts(single)
     assert rows["share2", "ops_per_s"].verdict == "worse"
     assert rows["share2", "ops_per_s"].effect.n == 10
     assert rows["share2", "ops_per_s"].primary
-    effect = figures.effect(one, "ops_per_s", "share2")
+    effect = figures.effect(single, "ops_per_s", "share2")
     assert rows["share2", "ops_per_s"].effect.estimate == pytest.approx(effect.estimate)
-    assert figures.effect(one, "rss_bytes", "share2") is None
-    assert figures.named_rare(one, "share2") is None
-    fine = comparison(one.values, margins={"ops_per_s": "0.5%"})
+    assert figures.effect(single, "rss_bytes", "share2") is None
+    assert figures.named_rare(single, "share2") is None
+    fine = comparison(single.values, margins={"ops_per_s": "0.5%"})
     assert figures.verdicts(fine)["share2", "ops_per_s"].effect.margin == 0.005
 
 
@@ -207,10 +207,10 @@ def test_whole_numbers_are_kept_whole(value, kept_as):
 
 def test_reports_name_the_injected_stall_and_nothing_else():
     """On the kept experiments: the stall in at least 15 of 20, the two slowdowns in at most 1 of 20 each."""
-    found = kept.read(ROOT / "docs" / "statistics", "injected").comparisons
-    runs = [one for one in found if "stall" in one.values]
+    matches = kept.read(ROOT / "docs" / "statistics", "injected").comparisons
+    runs = [single for single in matches if "stall" in single.values]
     named = {
-        variant: sum(figures.named_rare(one, variant) is not None for one in runs)
+        variant: sum(figures.named_rare(single, variant) is not None for single in runs)
         for variant in ("share1", "share2", "stall")
     }
     assert len(runs) == 20

@@ -36,17 +36,19 @@ def aa(comparisons, variants=6):
 
 def test_a_a_comparisons_share_no_variant(tmp_path):
     planned = aa(8)
-    assert [len(one.pairs) for one in planned] == [3, 3, 2]
-    for one in planned:
-        variants = [variant for pair in one.pairs for variant in pair]
+    assert [len(single.pairs) for single in planned] == [3, 3, 2]
+    for single in planned:
+        variants = [variant for pair in single.pairs for variant in pair]
         assert len(variants) == len(set(variants))
-        assert set(variants) <= set(one.document["variants"])
-        spec = spec_of(one, tmp_path)
+        assert set(variants) <= set(single.document["variants"])
+        spec = spec_of(single, tmp_path)
         first, *others = ({**v.model_dump(), "name": ""} for v in spec.variants.values())
         assert all(first == other for other in others)
         assert groupings(spec, None)["pillowfight"].group_size == 6, "all alive side by side"
-    assert len({one.document["seed"] for one in planned}) == 3
-    assert [one.name for one in aa(8)] == [one.name for one in planned], "or it could not resume"
+    assert len({single.document["seed"] for single in planned}) == 3
+    assert [single.name for single in aa(8)] == [single.name for single in planned], (
+        "or it could not resume"
+    )
 
 
 def test_the_workload_is_the_quickstarts_but_for_its_length(tmp_path):
@@ -79,7 +81,7 @@ def test_the_other_studies_are_valid_specs(tmp_path):
         load=LOAD,
         relink="auto",
     )
-    specs = [spec_of(one, tmp_path) for one in planned]
+    specs = [spec_of(single, tmp_path) for single in planned]
     burst, slow = specs[-4:-2]
     assert [v.env.get("KV_INJECTED_PERMILLE") for v in burst.variants.values()] == [
         None, "5", "10", "20", "40", "80"
@@ -95,7 +97,7 @@ def test_the_other_studies_are_valid_specs(tmp_path):
     assert faults == ["none", "share1", "share2", "stall"]
     assert specs[-2].workloads["pillowfight"].items == 10_000
     assert specs[-1].workloads["pillowfight"].profile == "blocks"
-    assert all(one.metrics and one.study in tables.STUDIES for one in planned)
+    assert all(single.metrics and single.study in tables.STUDIES for single in planned)
 
 
 def test_the_commands_plan_without_running_anything(tmp_path):
@@ -113,8 +115,8 @@ def test_the_account_has_an_experiment_for_each_length_of_slices():
             BASE, bucket="ephemeral", faults=["share"], sweep=(0.002, 0.1), load=LOAD, relink="auto"
         )
     )
-    assert len({one.name for one in planned}) == 2
-    loads = [one.document["workloads"]["pillowfight"] for one in planned]
+    assert len({item.name for item in planned}) == 2
+    loads = [item.document["workloads"]["pillowfight"] for item in planned]
     assert [(load["slice"], load["ramp"]) for load in loads] == [(0.002, 0.2), (0.1, 0.4)]
     assert [load["duration"] - load["ramp"] for load in loads] == pytest.approx([LOAD.seconds] * 2)
 
@@ -130,10 +132,10 @@ def test_each_run_visits_every_environment(tmp_path):
     planned = list(
         between.between(BASE, bucket="ephemeral", repeats=repeats, load=LOAD, relink="auto")
     )
-    assert [(one.facts["neighbour"], one.facts["slice_s"]) for one in planned] == 2 * [
+    assert [(single.facts["neighbour"], single.facts["slice_s"]) for single in planned] == 2 * [
         ("none", 0.0002), ("none", 0.002), ("memory", 0.0002), ("memory", 0.002)
     ]  # fmt: skip
-    assert len({one.document["seed"] for one in planned}) == 8, "keys and orders of their own"
+    assert len({single.document["seed"] for single in planned}) == 8, "keys and orders of their own"
     assert spec_of(planned[1], tmp_path).workloads["pillowfight"].slice == 0.002
 
 

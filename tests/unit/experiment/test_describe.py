@@ -27,11 +27,11 @@ def thp_variants() -> dict[str, Any]:
 
 
 def test_a_first_run_records_its_hosts_and_warns_of_nothing(tmp_path: Path) -> None:
-    found = describe(make(tmp_path, preconditions=["thp_madvise"]), {}, CALM)
-    assert found.facts["hosts"] == CALM
-    assert found.facts["preconditions"] == {"thp_madvise": True}
-    assert (found.changes, found.warnings) == ([], [])
-    json.dumps(found.facts)
+    results = describe(make(tmp_path, preconditions=["thp_madvise"]), {}, CALM)
+    assert results.facts["hosts"] == CALM
+    assert results.facts["preconditions"] == {"thp_madvise": True}
+    assert (results.changes, results.warnings) == ([], [])
+    json.dumps(results.facts)
 
 
 def test_a_resumed_run_keeps_the_first_facts_and_tells_each_change_once(tmp_path: Path) -> None:
@@ -50,28 +50,30 @@ def test_a_resumed_run_keeps_the_first_facts_and_tells_each_change_once(tmp_path
 
 
 @pytest.mark.parametrize(("mode", "warns"), [("madvise", 0), ("always", 1), ("never", 1)])
-def test_metadata_thp_that_can_do_nothing_is_said(tmp_path: Path, mode: str, warns: int) -> None:
+def test_metadata_thp_that_can_do_nothing_is_reported(
+    tmp_path: Path, mode: str, warns: int
+) -> None:
     spec = make(tmp_path, variants=thp_variants())
-    found = describe(spec, {}, {"here": {**CALM["here"], "thp_enabled": mode}})
-    assert len(found.warnings) == warns
+    results = describe(spec, {}, {"here": {**CALM["here"], "thp_enabled": mode}})
+    assert len(results.warnings) == warns
     if warns:
-        assert found.warnings[0].message.startswith("metadata_thp of changed has no effect")
-        assert "madvise" in found.warnings[0].remedy
+        assert results.warnings[0].message.startswith("metadata_thp of changed has no effect")
+        assert "madvise" in results.warnings[0].remedy
 
 
-def test_a_precondition_that_does_not_hold_is_said(tmp_path: Path) -> None:
+def test_a_precondition_that_does_not_hold_is_reported(tmp_path: Path) -> None:
     spec = make(tmp_path, preconditions=["two_cores", "thp_madvise"])
-    found = describe(spec, {}, {"here": {"cpus": 1}})
-    assert [w.message for w in found.warnings] == [
+    results = describe(spec, {}, {"here": {"cpus": 1}})
+    assert [w.message for w in results.warnings] == [
         "precondition two_cores does not hold on the engine node",
         "precondition thp_madvise cannot be checked on the engine node",
     ]
 
 
-def test_load_tools_that_are_built_anew_are_told() -> None:
+def test_load_tools_that_are_built_again_are_reported() -> None:
     facts: dict[str, object] = {}
     assert note_tools(facts, "aaaa") is None
     assert note_tools(facts, "aaaa") is None
-    said = note_tools(facts, "bbbb")
-    assert said == "the build of the load tools changed from aaaa to bbbb"
+    output = note_tools(facts, "bbbb")
+    assert output == "the build of the load tools changed from aaaa to bbbb"
     assert facts == {"tools_builds": ["aaaa", "bbbb"]}

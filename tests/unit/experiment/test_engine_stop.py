@@ -1,4 +1,4 @@
-"""How an engine ends: how long a clean stop may take, and what is said of one that died."""
+"""How an engine ends: how long a clean stop may take, and what is reported of one that died."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def engine(*, killed: bool = False) -> Engine:
 def test_it_has_what_is_left_of_the_trial_and_a_minute_in_any_case(
     left: float, grace: float
 ) -> None:
-    one = engine()
-    one.stop(time.monotonic() + left)
-    (given,) = one.handle.stop.call_args.args
+    single = engine()
+    single.stop(time.monotonic() + left)
+    (given,) = single.handle.stop.call_args.args
     assert given == pytest.approx(grace, abs=30)
 
 
-def test_one_that_does_not_end_is_told_with_the_time_that_it_had() -> None:
+def test_one_that_does_not_end_is_reported_with_the_time_that_it_had() -> None:
     with pytest.raises(TrialError, match="kv1 did not stop within 60 s and was killed") as caught:
         engine(killed=True).stop(0.0)
     assert "limits.trial_timeout" in caught.value.hint
@@ -77,8 +77,8 @@ def test_an_engine_that_the_oom_killer_ended_is_reported_as_that(
     handle.stop.return_value = StopResult(status, killed=False)
     setup = SimpleNamespace(name="engine", log="engine.log")
     for end in (lambda e: e.check_alive("during the load"), lambda e: e.stop(0.0)):
-        one = Engine(Host(after, "flushing"), setup, handle, Mock(), oom_kills=before)
+        single = Engine(Host(after, "flushing"), setup, handle, Mock(), oom_kills=before)
         with pytest.raises(TrialError, match=r"the engine on kv1 died .*flushing") as caught:
-            end(one)
+            end(single)
         assert ("OOM killer" in caught.value.message) == oom
         assert ("engine.quota_mb" in (caught.value.hint or "")) == oom

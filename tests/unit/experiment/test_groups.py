@@ -28,12 +28,12 @@ def test_every_variant_is_in_one_group_and_the_baseline_in_each(
 ) -> None:
     order = [f"v{n}" for n in range(count)]
     random.shuffle(order)
-    found = groups(order, "v0", variants)
-    assert all(len(group) <= max(variants, 1) for group in found)
-    assert all("v0" in group for group in found)
-    others = sorted(name for group in found for name in group if name != "v0")
+    results = groups(order, "v0", variants)
+    assert all(len(group) <= max(variants, 1) for group in results)
+    assert all("v0" in group for group in results)
+    others = sorted(name for group in results for name in group if name != "v0")
     assert others == sorted(set(order) - {"v0"})
-    assert max(map(len, found)) - min(map(len, found)) <= 1
+    assert max(map(len, results)) - min(map(len, results)) <= 1
 
 
 def with_limits(**limits: object) -> Spec:
@@ -63,11 +63,11 @@ def test_several_load_clients_have_one_variant_at_a_time_and_say_why() -> None:
     several = spec.cluster.model_copy(update={"load_clients": ("h", "h2")})
     tool = MicrobenchSpec.model_validate({"type": "microbench", "program": "checkpoint_bench"})
     changes = {"cluster": several, "workloads": {**spec.workloads, "bench": tool}}
-    found = groupings(spec.model_copy(update=changes), None)
-    assert found.pop("bench").schedule == "interleaved"
-    assert set(found) == set(spec.workloads)
+    results = groupings(spec.model_copy(update=changes), None)
+    assert results.pop("bench").schedule == "interleaved"
+    assert set(results) == set(spec.workloads)
     why = "slices of several load clients cannot be synchronized"
-    assert set(found.values()) == {Grouping("sequential", 1, why)}
+    assert set(results.values()) == {Grouping("sequential", 1, why)}
 
 
 def test_what_does_not_fit_is_divided_and_says_why() -> None:

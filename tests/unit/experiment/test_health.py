@@ -33,10 +33,10 @@ WELL = {
 
 
 def test_a_well_kept_host_passes_every_check() -> None:
-    found = host_findings("h", WELL, DEBIAN)
-    assert [f.subject for f in found] == ["programs", *CHECKS]
-    assert {f.grade for f in found} == {"ok"}
-    assert {f.remedy for f in found} == {""}
+    results = host_findings("h", WELL, DEBIAN)
+    assert [f.subject for f in results] == ["programs", *CHECKS]
+    assert {f.grade for f in results} == {"ok"}
+    assert {f.remedy for f in results} == {""}
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_what_a_host_does_not_show_is_not_judged() -> None:
     ("there", "fits"), [("glibc 2.36", True), ("glibc 2.4", False), ("glibc 2.100", True)]
 )
 def test_versions_are_compared_as_numbers(there: str, fits: bool) -> None:
-    found = judge_platform({"machine": "x86_64", "glibc": there}, DEBIAN)
-    assert found is not None
-    assert (found.grade == "ok") is fits
+    results = judge_platform({"machine": "x86_64", "glibc": there}, DEBIAN)
+    assert results is not None
+    assert (results.grade == "ok") is fits
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_a_host_that_cannot_run_what_is_built(
     built: Platform, change: dict[str, object], text: str | None
 ) -> None:
     facts = {key: value for key, value in {**WELL, **change}.items() if value is not None}
-    found = judge_platform(facts, built)
-    assert found is not None
+    results = judge_platform(facts, built)
+    assert results is not None
     if text is None:
-        assert found.grade == "ok"
+        assert results.grade == "ok"
     else:
-        assert (found.grade, found.text) == ("problem", text)
-        assert "build_host" in found.remedy
+        assert (results.grade, results.text) == ("problem", text)
+        assert "build_host" in results.remedy
 
 
 def test_shares_of_cpu_time_between_two_looks() -> None:

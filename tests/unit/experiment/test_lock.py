@@ -13,7 +13,7 @@ from perfrunner.results import ResultStore
 from tests.support.records import experiment
 
 
-def test_the_second_run_is_told_who_has_the_directory(tmp_path: Path) -> None:
+def test_the_second_run_learns_who_has_the_directory(tmp_path: Path) -> None:
     with OutDirLock(tmp_path):
         with pytest.raises(
             UsageError, match=rf"in use by another run \(pid {os.getpid()}\)"

@@ -48,8 +48,8 @@ def store(tmp_path: Path) -> ResultStore:
     return ResultStore.open(tmp_path / "results")
 
 
-def sources(found: list[dict[str, Any]]) -> set[str]:
-    return {record["source"] for record in found}
+def sources(matches: list[dict[str, Any]]) -> set[str]:
+    return {record["source"] for record in matches}
 
 
 def test_the_newest_finished_aa_run_of_the_same_workloads_counts(
@@ -60,10 +60,10 @@ def test_the_newest_finished_aa_run_of_the_same_workloads_counts(
     keep(store, spec.against_itself(), "aa-new", day=1)
     keep(store, spec.against_itself(), "aa-half", day=2, state="interrupted")
     keep(store, spec, "no-aa", day=3)
-    found = known_noise_floor(store, spec, HOSTS)
-    assert sources(found) == {"aa-new"}
-    assert {(r["workload"], r["bucket"]) for r in found} == set(spec.cases)
-    assert all(r["floor"] > 0 for r in found)
+    matches = known_noise_floor(store, spec, HOSTS)
+    assert sources(matches) == {"aa-new"}
+    assert {(r["workload"], r["bucket"]) for r in matches} == set(spec.cases)
+    assert all(r["floor"] > 0 for r in matches)
 
 
 def test_nothing_is_known_before_it_was_measured(tmp_path: Path, store: ResultStore) -> None:

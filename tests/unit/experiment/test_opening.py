@@ -38,15 +38,15 @@ def begun(out: Path, url: str | None) -> Session:
         )
 
 
-def test_runs_that_begin_in_one_second_are_told_apart(tmp_path: Path, url: str) -> None:
+def test_runs_that_begin_in_one_second_are_distinguished(tmp_path: Path, url: str) -> None:
     """Whether of one results directory or of two that share a store."""
     runs = [begun(tmp_path / group, url) for group in "aabab"]
     assert len({session.experiment.id for session in runs}) == 5
     for session, group in zip(runs, "aabab", strict=True):
         assert session.directory == tmp_path / group / session.experiment.id
         assert (session.directory / "spec.yaml").is_file()
-    found = sorted(path.name for path in (tmp_path / "b").iterdir() if path.is_dir())
-    assert len(found) == 2, "nothing is left of a name that was taken"
+    matches = sorted(path.name for path in (tmp_path / "b").iterdir() if path.is_dir())
+    assert len(matches) == 2, "nothing is left of a name that was taken"
 
 
 def test_a_run_of_another_group_is_not_gone_on_with(tmp_path: Path, url: str) -> None:

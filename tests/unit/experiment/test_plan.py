@@ -95,10 +95,10 @@ def test_each_case_has_permutations_of_its_own(seed):
     order = defaultdict(list)
     for trial in make_plan(spec, seed).trials:
         order[trial.workload, trial.bucket, trial.block].append(trial.variant)
-    for one in spec.cases:
+    for single in spec.cases:
         for other in spec.cases:
-            if one != other:
-                same = sum(order[(*one, b)] == order[(*other, b)] for b in range(1, 21))
+            if single != other:
+                same = sum(order[(*single, b)] == order[(*other, b)] for b in range(1, 21))
                 assert same < 16
 
 
@@ -111,7 +111,7 @@ def test_every_order_of_three_variants_is_equally_likely():
 
 
 def test_the_order_is_the_same_in_every_release():
-    """A recorded seed must give the recorded order for ever; these were drawn once."""
+    """A recorded seed must give the recorded order indefinitely; these were drawn once."""
     trials = plan_block(a_spec(), 41, 1)
     assert [f"{t.workload[1]}{t.bucket[0]}{t.variant[1]}" for t in trials] == GOLDEN
 

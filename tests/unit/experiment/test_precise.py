@@ -38,13 +38,13 @@ def stopped(case: tuple[str, str], block: int, half_width: float | None) -> dict
 def recalled(
     directory: Path, stops: list[dict[str, Any]], facts: dict[str, Any], blocks: int = 44
 ) -> tuple[dict[tuple[str, str], int], list[Any]]:
-    """The last block that is planned of each case, and what was said."""
+    """The last block that is planned of each case, and what was reported."""
     journal = Journal(directory / "journal.jsonl")
     for stop in stops:
         journal.append("precision", **stop)
     planned = [trial for block in range(1, blocks + 1) for trial in plan_block(block)]
     schedule = Schedule(planned, max_discarded=10, redo_order=lambda _case, _attempt: ())
-    said: list[Any] = []
+    output: list[Any] = []
     session = SimpleNamespace(resumed=True, experiment=SimpleNamespace(facts=facts))
     cases = StoppingRule(
         RunContext(
@@ -53,7 +53,7 @@ def recalled(
             store=cast(Any, None),
             journal=journal,
             guard=cast(Any, None),
-            listener=cast(Any, SimpleNamespace(on_event=said.append)),
+            listener=cast(Any, SimpleNamespace(on_event=output.append)),
         ),
         cast(Any, SimpleNamespace(schedule=schedule, foresee=lambda _case, _trials: None)),
         plan_block,
@@ -64,7 +64,7 @@ def recalled(
         (task,) = unit.tasks
         schedule.record(task, "ok")
         last[task.workload, task.bucket] = task.block
-    return last, said
+    return last, output
 
 
 def extended(first: int, last: int) -> dict[str, Any]:
@@ -76,9 +76,9 @@ def test_a_case_that_ran_out_of_blocks_takes_part_in_those_that_are_added(
     tmp_path: Path, half_width: float | None
 ) -> None:
     stops = [stopped(CASE, 40, half_width), stopped(OTHER, 12, 0.009)]
-    last, said = recalled(tmp_path, stops, extended(40, 44))
+    last, output = recalled(tmp_path, stops, extended(40, 44))
     assert last == {CASE: 44, OTHER: 12}, "one that is precise has enough"
-    assert said == []
+    assert output == []
 
 
 def test_without_an_extension_every_case_that_ended_has_ended(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_a_case_that_ended_within_the_added_blocks_has_ended(tmp_path: Path) -> 
     assert last == {CASE: 42, OTHER: 44}
 
 
-def test_blocks_that_are_added_for_nothing_are_told(tmp_path: Path) -> None:
+def test_blocks_that_are_added_for_nothing_are_reported(tmp_path: Path) -> None:
     stops = [stopped(CASE, 14, 0.009), stopped(OTHER, 12, 0.008)]
-    last, said = recalled(tmp_path, stops, extended(14, 44))
+    last, output = recalled(tmp_path, stops, extended(14, 44))
     assert last == {CASE: 14, OTHER: 12}
-    assert "as precise as the spec requires" in said[0].message
+    assert "as precise as the spec requires" in output[0].message

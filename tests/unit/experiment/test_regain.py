@@ -14,7 +14,7 @@ from perfrunner.experiment.preflight.hosts import RunHosts
 
 @dataclass
 class FakeHost:
-    """`up`: whether it answers, question by question (the last one for ever)."""
+    """`up`: whether it answers, question by question (the last one indefinitely)."""
 
     up: list[bool]
     boot: str = "b1"

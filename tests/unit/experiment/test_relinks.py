@@ -70,10 +70,10 @@ def drawn(
             [placement],
             SimpleNamespace(relink=link),
         )
-        found = []
+        results = []
         for block in (1, 2, 2):
             variants = chosen.of_block(block, 1)
-            found.append(
+            results.append(
                 {
                     name: (
                         variant.layout_seed,
@@ -87,7 +87,7 @@ def drawn(
                 for variant in variants.values()
             )
     assert (base / "kv_engine").read_bytes() == b"as built", "hard links must not write through"
-    return found
+    return results
 
 
 def test_each_block_has_its_own_and_one_binary_has_one(tmp_path: Path) -> None:

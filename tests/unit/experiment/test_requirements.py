@@ -45,9 +45,9 @@ def interpreter(directory: Path, script: str) -> str:
 
 def test_it_is_looked_for_where_a_workload_needs_it(hosts: dict[str, Host]) -> None:
     assert list(sdk_findings(a_spec(), hosts)) == []
-    (found,) = sdk_findings(sdk_spec(), hosts)
-    assert (found.place, found.subject, found.grade) == ("h", "couchbase SDK", "ok")
-    assert "for Python 3." in found.text
+    (results,) = sdk_findings(sdk_spec(), hosts)
+    assert (results.place, results.subject, results.grade) == ("h", "couchbase SDK", "ok")
+    assert "for Python 3." in results.text
     require_sdk_there(sdk_spec(), hosts)
 
 
@@ -71,7 +71,7 @@ def test_a_client_without_it_is_refused(
     assert "client.python=DIR/bin/python" in caught.value.hint
 
 
-def test_a_python_that_is_not_there_is_told(hosts: dict[str, Host], tmp_path: Path) -> None:
+def test_a_python_that_is_not_there_is_reported(hosts: dict[str, Host], tmp_path: Path) -> None:
     with pytest.raises(HostError, match="No such file or directory"):
         require_sdk_there(sdk_spec(str(tmp_path / "none")), hosts)
 

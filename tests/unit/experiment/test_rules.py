@@ -80,10 +80,10 @@ def waited(*shares: float | None) -> list[Measured]:
 def test_a_load_that_waited_for_a_cpu_makes_all_variants_discarded_or_none(
     shares: tuple[float | None, ...], limit: float, discarded: bool
 ) -> None:
-    found = group_reasons(waited(*shares), Limits(client_waits=limit))
-    assert len(found) == int(discarded)
+    matches = group_reasons(waited(*shares), Limits(client_waits=limit))
+    assert len(matches) == int(discarded)
     assert all(
-        "waited for a CPU in 55% of all variants' slices (limit 50%)" in why for why in found
+        "waited for a CPU in 55% of all variants' slices (limit 50%)" in why for why in matches
     )
 
 
@@ -114,8 +114,8 @@ def test_a_fact_that_changed_is_named_and_a_new_one_is_not() -> None:
 def test_precision_is_looked_at_between_10_and_40_clean_blocks(
     clean: int, block: int, planned: int, width: float | None, decision: str
 ) -> None:
-    found = decide(("pf", "-"), block, planned, Width(clean, width), 0.01)
-    assert (found.decision, found.clean) == (decision, clean)
+    matches = decide(("pf", "-"), block, planned, Width(clean, width), 0.01)
+    assert (matches.decision, matches.clean) == (decision, clean)
 
 
 @pytest.mark.parametrize(("block", "decision"), [(5, "continue"), (12, "stop")])
@@ -127,7 +127,7 @@ def test_a_case_without_a_primary_metric_has_the_blocks_of_the_spec(
 
 def test_what_is_left_follows_from_the_width() -> None:
     assert Width(10, 0.04).expected_blocks(0.01) == 40
-    assert Width(10, 0.02).expected_blocks(0.01) == 32  # Student's t shrinks, too
+    assert Width(10, 0.02).expected_blocks(0.01) == 32  # Student's t shrinks as well
     assert Width(10, 0.014).expected_blocks(0.01) == 17
     assert Width(2, 0.05).expected_blocks(0.01) == 10  # of two blocks it is 12.7
     assert Width(10, 0.001).expected_blocks(0.01) == 10

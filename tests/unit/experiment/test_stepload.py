@@ -1,4 +1,4 @@
-"""When a step began and ended, on the clock of the load beside it."""
+"""When a step began and ended, on the clock of the load next to it."""
 
 from __future__ import annotations
 

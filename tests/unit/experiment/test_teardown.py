@@ -27,7 +27,7 @@ class Handle:
         self.stopped.append(self.host)
 
 
-def test_each_step_is_tried_and_the_first_failure_is_told() -> None:
+def test_each_step_is_tried_and_the_first_failure_is_reported() -> None:
     done: list[int] = []
 
     def step(number: int, *, fails: bool) -> None:

@@ -1,4 +1,4 @@
-"""The time left and what is told meanwhile, of runs whose trials take simulated time. No engine, no waiting."""
+"""The time left and what is reported during that, of runs whose trials take simulated time. No engine, no waiting."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Simulated:
         self.spec = Spec.model_validate(document)
         self.rng, self.now, self.discarded = random.Random(3), 0.0, discarded
         self.spread = spread
-        self.told: list[tuple[float, ev.Event]] = []
+        self.messages: list[tuple[float, ev.Event]] = []
         self.directory = directory
 
     def on_event(self, event):
-        self.told.append((self.now, event))
+        self.messages.append((self.now, event))
 
     def run(self, tasks, deployed, **_):
         """As a TrialRunner does: all of a group at once."""
@@ -118,13 +118,13 @@ class Simulated:
         return self
 
     def of(self, kind):
-        return [(at, event) for at, event in self.told if isinstance(event, kind)]
+        return [(at, event) for at, event in self.messages if isinstance(event, kind)]
 
     def left_after_block(self, block):
-        """(told, true) seconds when the last trial of the block was kept."""
+        """(reported, true) seconds when the last trial of the block was kept."""
         ends = [at for at, event in self.of(ev.TrialFinished) if event.block == block]
-        told = [event.seconds_left for at, event in self.of(ev.Eta) if at == ends[-1]]
-        return told[-1], self.now - ends[-1]
+        messages = [event.seconds_left for at, event in self.of(ev.Eta) if at == ends[-1]]
+        return messages[-1], self.now - ends[-1]
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ class Simulated:
 )
 def test_the_time_left_is_right_within_a_fifth_after_two_blocks(tmp_path, changes):
     run = Simulated(tmp_path, **changes).whole()
-    told, true = run.left_after_block(2)
-    assert told == pytest.approx(true, rel=0.2)
+    messages, true = run.left_after_block(2)
+    assert messages == pytest.approx(true, rel=0.2)
     assert run.of(ev.Profiling)
     assert run.of(ev.SamplingCheck)
 
@@ -150,26 +150,26 @@ def test_the_time_left_is_right_within_a_fifth_after_two_blocks(tmp_path, change
 def test_what_follows_the_blocks_is_counted_until_it_is_done(tmp_path):
     run = Simulated(tmp_path, blocks=6).whole()
     (begun, _), *_ = run.of(ev.SamplingCheck)
-    told = [event.seconds_left for at, event in run.of(ev.Eta) if at >= begun]
-    assert told[0] == pytest.approx(run.now - begun, rel=0.35)
-    assert told == sorted(told, reverse=True)
-    assert told[-1] == 0
+    messages = [event.seconds_left for at, event in run.of(ev.Eta) if at >= begun]
+    assert messages[0] == pytest.approx(run.now - begun, rel=0.35)
+    assert messages == sorted(messages, reverse=True)
+    assert messages[-1] == 0
     assert post_run_trials(run.spec, {}, len(VARIANTS)).count(("pf", "persistent")) == 2 + len(
         VARIANTS
     )
 
 
-def test_estimates_are_told_with_each_whole_block_and_grow_narrower(tmp_path):
+def test_estimates_are_reported_with_each_whole_block_and_grow_narrower(tmp_path):
     run = Simulated(tmp_path, blocks=8, discarded=3).whole()
-    told = [event for _, event in run.of(ev.Provisional) if event.case == ("pf", "persistent")]
-    assert [event.estimates[0].blocks for event in told] == [6, 7, 8]
-    assert {event.metric for event in told} == {"ops_per_s"}
-    for event in told:
+    messages = [event for _, event in run.of(ev.Provisional) if event.case == ("pf", "persistent")]
+    assert [event.estimates[0].blocks for event in messages] == [6, 7, 8]
+    assert {event.metric for event in messages} == {"ops_per_s"}
+    for event in messages:
         assert [estimate.variant for estimate in event.estimates] == [*"abc"]
-    last = told[-1].estimates[0]
+    last = messages[-1].estimates[0]
     low, high = last.ci95
     assert low < EFFECT < high
-    widths = [high - low for event in told for low, high in [event.estimates[0].ci95]]
+    widths = [high - low for event in messages for low, high in [event.estimates[0].ci95]]
     assert widths == sorted(widths, reverse=True)
 
 
@@ -209,10 +209,10 @@ def test_an_estimate_costs_at_the_hundredth_block_what_it_costs_at_the_tenth():
                 task,
                 TrialResult(task, "ok", "", START, START, Path(), {"ops_per_s": rng.uniform(1, 2)}),
             )
-        found = interim.whole(unit.tasks[0].block_case)
+        matches = interim.whole(unit.tasks[0].block_case)
         costs.append(time.process_time() - began)
-    assert found is not None
-    assert [estimate.blocks for estimate in found.estimates] == [100] * 11
+    assert matches is not None
+    assert [estimate.blocks for estimate in matches.estimates] == [100] * 11
     assert min(costs[-20:]) < 4 * min(costs[5:25])
 
 

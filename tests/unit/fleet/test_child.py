@@ -1,4 +1,4 @@
-"""Which call of `perfrunner run` a job is due, by what is stored of it; a script is called that says as told."""
+"""Which call of `perfrunner run` a job is due, by what is stored of it; a script speaks as configured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUSY = "error: kv1 is in use by run s-9 of perf@east (pid 7)"
 
 
 class Bench:
-    """A job, what was stored of it, and answers for its calls: (exit code or signal, what is said)."""
+    """A job, what was stored of it, and answers for its calls: (exit code or signal, what is reported)."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.out = directory / "out"
@@ -108,7 +108,7 @@ def test_a_run_that_ended_while_nobody_looked_is_not_called_again(
     assert not bench.run.log.exists()
 
 
-def test_that_a_verdict_was_never_judged_is_said(bench: Bench) -> None:
+def test_that_a_verdict_was_never_judged_is_reported(bench: Bench) -> None:
     bench.store("s-1", "done", "j1", event="finished", exit=0)
     ending = bench.run.carry_out()
     assert ending is not None
@@ -138,15 +138,15 @@ def test_an_error_of_its_own_is_its_end(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["ModuleNotFoundError: No module named 'click'", "setpriv: cannot set it", ""]
+    "output", ["ModuleNotFoundError: No module named 'click'", "setpriv: cannot set it", ""]
 )
-def test_only_the_gates_word_is_a_verdict(bench: Bench, said: str) -> None:
+def test_only_the_gates_word_is_a_verdict(bench: Bench, output: str) -> None:
     """Python and setpriv end with 1 as well."""
-    bench.answer((1, said))
+    bench.answer((1, output))
     ending = bench.run.carry_out()
     assert ending is not None
     assert (ending.code, ending.state) == (3, "failed")
-    assert said in ending.message
+    assert output in ending.message
 
 
 AWAY = "error: postgresql://db/results: connection refused"
@@ -185,11 +185,11 @@ def test_progress_is_what_the_journal_says_last(bench: Bench) -> None:
     journal.append(PROGRESS, trials_finished=2, trials_total=8, seconds_left=60.5)
     journal.append("trial-started", block=2)
     journal.close()
-    found = bench.run._progress("s-1")
-    assert (found.experiment, found.finished, found.total, found.seconds_left) == (
+    matches = bench.run._progress("s-1")
+    assert (matches.experiment, matches.finished, matches.total, matches.seconds_left) == (
         "s-1", 2, 8, 60.5,
     )  # fmt: skip
-    assert found.at > 0
+    assert matches.at > 0
 
 
 def test_a_journal_that_cannot_be_read_now_costs_no_run(

@@ -83,20 +83,20 @@ def test_groups_may_share_the_host_that_builds() -> None:
 
 def test_this_machine_is_one_host(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "groups:\n  x: {cluster: local}\n  y: {cluster: local}\n"
-    (said,) = problems(text)
-    assert "but this machine is also in x" in said
+    (output,) = problems(text)
+    assert "but this machine is also in x" in output
 
 
 def test_a_results_directory_belongs_to_one_group() -> None:
-    (said,) = problems(
+    (output,) = problems(
         "groups:\n  x: {cluster: a.yaml, out: r}\n  y: {cluster: b.yaml, out: ./r}\n"
     )
-    assert said.startswith(
+    assert output.startswith(
         "fleet.yaml:3: groups.y.out: expected a directory that no other group uses, got that of x"
     )
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
+def test_everything_that_is_wrong_is_reported_at_once() -> None:
     assert problems(
         "groups:\n"
         "  x: {cluster: a.yml}\n"
@@ -113,15 +113,15 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_keys_and_zones_are_proposed() -> None:
-    said = problems(
+    output = problems(
         "groups: {here: {clutser: local}}\ntimezone: Europe/Berln\nnightly: [{spec: s, groups: []}]\n"
     )
-    assert any("unknown key (did you mean cluster?)" in line for line in said), said
+    assert any("unknown key (did you mean cluster?)" in line for line in output), output
     assert any(
         line.startswith("fleet.yaml:2: timezone:") and "did you mean Europe/Berlin" in line
-        for line in said
-    ), said
-    assert any("nightly[0].groups: expected 1 or more entries" in line for line in said), said
+        for line in output
+    ), output
+    assert any("nightly[0].groups: expected 1 or more entries" in line for line in output), output
 
 
 def test_who_only_asks_for_jobs_need_not_read_the_cluster_files(directory: Path) -> None:

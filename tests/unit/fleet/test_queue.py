@@ -152,9 +152,9 @@ def test_a_pickle_in_the_database_does_not_run(
         **{column: payload, "serialization": named, "status": status, "executor_id": "west"},
     )
     assert [status.job for status in queue.jobs()] == [job()]
-    found = queue.job("one")
-    assert found is not None
-    assert found.job == job()
+    results = queue.job("one")
+    assert results is not None
+    assert results.job == job()
     queue.give_back("west")
     assert not ran.exists()
 

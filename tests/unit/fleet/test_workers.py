@@ -1,4 +1,4 @@
-"""Who drives: one worker of a name, told apart from one that died, and from one that is only silent."""
+"""Who drives: one worker of a name, distinguished from one that died, and from one that is only silent."""
 
 from __future__ import annotations
 

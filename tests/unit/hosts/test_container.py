@@ -116,7 +116,7 @@ def test_only_the_container_of_a_command_is_removed():
     assert len(host.argv) == 1
 
 
-def test_a_container_that_podman_itself_removes_meanwhile(monkeypatch: pytest.MonkeyPatch):
+def test_a_container_that_podman_itself_removes_during_that(monkeypatch: pytest.MonkeyPatch):
     """Both removals may meet, and the second one then fails; the container is gone a moment later."""
     host = Recorded(failures=2)
     container.remove(host, run_words())  # type: ignore[arg-type]

@@ -23,8 +23,8 @@ def route(tmp_path: Path, text: str | bytes, address: str = "kv1", **fields: Any
     return resolve(Destination(address, config=str(path), **fields))
 
 
-def end(found: Route) -> tuple[str, int, str]:
-    return found.host, found.port, found.user
+def end(results: Route) -> tuple[str, int, str]:
+    return results.host, results.port, results.user
 
 
 def jump(*words: str) -> tuple[str, ...]:
@@ -58,10 +58,10 @@ def test_the_configuration_is_read_as_ssh_reads_it(
 def test_the_cluster_file_wins(tmp_path: Path) -> None:
     text = "Host kv1\n HostName 10.0.0.1\n Port 2222\n User ann\n IdentityFile /other\n"
     (tmp_path / "mine").touch()
-    found = route(tmp_path, text, port=22, user="CORP\\me", key=str(tmp_path / "mine"))
-    assert end(found) == ("10.0.0.1", 22, "CORP\\me")
-    assert found.identities.files[0] == str(tmp_path / "mine")
-    assert found.identities.only
+    results = route(tmp_path, text, port=22, user="CORP\\me", key=str(tmp_path / "mine"))
+    assert end(results) == ("10.0.0.1", 22, "CORP\\me")
+    assert results.identities.files[0] == str(tmp_path / "mine")
+    assert results.identities.only
 
 
 @pytest.mark.parametrize("address", ["::1", "fe80::5%eth0", "KV1", "kv_1"])
@@ -155,10 +155,10 @@ class TestIdentities:
         lines = ["~/.ssh/%r-%h", "%d/a b", "${HOME}/c", "/plain", "none"]
         text = "User bob\n" + "".join(f'IdentityFile "{line}"\n' for line in lines)
         home = os.path.expanduser(f"~{openssh.pwd.getpwuid(os.getuid()).pw_name}")  # noqa: PTH111
-        found = route(tmp_path, text).identities
+        results = route(tmp_path, text).identities
         expected = (f"{home}/.ssh/bob-kv1", f"{home}/a b", f"{os.environ['HOME']}/c", "/plain")
-        assert found.files == expected
-        assert not found.only
+        assert results.files == expected
+        assert not results.only
 
     def test_the_agent(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SSH_AUTH_SOCK", "/env")
@@ -170,10 +170,10 @@ class TestIdentities:
             assert route(tmp_path, value + "\n").identities.agent == path
 
     def test_identities_only_and_certificates(self, tmp_path: Path) -> None:
-        found = route(tmp_path, "IdentitiesOnly yes\nCertificateFile %d/c-cert.pub\n").identities
-        assert found.only
-        assert found.agent == os.environ.get("SSH_AUTH_SOCK")
-        assert [Path(name).name for name in found.certificates] == ["c-cert.pub"]
+        results = route(tmp_path, "IdentitiesOnly yes\nCertificateFile %d/c-cert.pub\n").identities
+        assert results.only
+        assert results.agent == os.environ.get("SSH_AUTH_SOCK")
+        assert [Path(name).name for name in results.certificates] == ["c-cert.pub"]
         assert not route(tmp_path, "PubkeyAuthentication no\n").identities.public_keys
 
 
@@ -188,9 +188,9 @@ class TestHostKeys:
         text = (
             f'UserKnownHostsFile "{tmp_path}/known hosts" {tmp_path}/b\nGlobalKnownHostsFile none\n'
         )
-        found = route(tmp_path, text).host_keys
-        assert found.user_files == (f"{tmp_path}/known hosts", f"{tmp_path}/b")
-        assert found.global_files == ()
+        results = route(tmp_path, text).host_keys
+        assert results.user_files == (f"{tmp_path}/known hosts", f"{tmp_path}/b")
+        assert results.global_files == ()
         named = route(tmp_path, text, known_hosts=str(tmp_path / "known hosts")).host_keys
         assert named.user_files == (f"{tmp_path}/known hosts",)
 
@@ -198,13 +198,13 @@ class TestHostKeys:
         """`ssh -G` prints names as they are, without quotes."""
         monkeypatch.chdir(tmp_path)
         text = f"UserKnownHostsFile kh1 kh2 {tmp_path}/c\nGlobalKnownHostsFile ~/g %d/h\n"
-        found = route(tmp_path, text).host_keys
-        assert found.user_files == ("kh1", "kh2", f"{tmp_path}/c")
-        assert found.global_files == ("~/g", "%d/h")
+        results = route(tmp_path, text).host_keys
+        assert results.user_files == ("kh1", "kh2", f"{tmp_path}/c")
+        assert results.global_files == ("~/g", "%d/h")
         (tmp_path / "known hosts").touch()
         text = f'UserKnownHostsFile a "known hosts" "{tmp_path}/known hosts" b\n'
-        found = route(tmp_path, text).host_keys
-        assert found.user_files == ("a", "known hosts", f"{tmp_path}/known hosts", "b")
+        results = route(tmp_path, text).host_keys
+        assert results.user_files == ("a", "known hosts", f"{tmp_path}/known hosts", "b")
         named = route(tmp_path, "", known_hosts="not yet there")
         assert named.host_keys.user_files == ("not yet there",)
 
@@ -225,9 +225,9 @@ class TestHostKeys:
 
 
 def test_the_socket(tmp_path: Path) -> None:
-    found = route(tmp_path, "AddressFamily inet6\nBindAddress ::1\nConnectTimeout 3\n")
-    assert (found.family, found.bind_address) == (socket.AF_INET6, "::1")
-    assert found.connect_timeout_s == found.greeting_timeout_s == 3
+    results = route(tmp_path, "AddressFamily inet6\nBindAddress ::1\nConnectTimeout 3\n")
+    assert (results.family, results.bind_address) == (socket.AF_INET6, "::1")
+    assert results.connect_timeout_s == results.greeting_timeout_s == 3
     jumps = route(tmp_path, "Host kv1\nProxyJump a\n")
     assert jumps.greeting_timeout_s > route(tmp_path, "").greeting_timeout_s
 

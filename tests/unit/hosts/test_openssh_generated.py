@@ -77,40 +77,40 @@ def test_a_connection_goes_where_ssh_goes(
         if not re.search("circle|loop", error.message):  # ssh finds it when the jump itself starts
             raise
         return
-    one = {name: values[0] for name, values in ssh.items()}
-    assert opened["user"] == one["user"]
-    jump, command = one.get("proxyjump", "none"), one.get("proxycommand", "none")
+    single = {name: values[0] for name, values in ssh.items()}
+    assert opened["user"] == single["user"]
+    jump, command = single.get("proxyjump", "none"), single.get("proxycommand", "none")
     if jump != "none":
         *others, last = jump.split(",")
         argv = opened["argv"]
         assert argv[0] == "ssh"
-        assert argv[argv.index("-W") + 1] == f"[{one['hostname']}]:{one['port']}"
+        assert argv[argv.index("-W") + 1] == f"[{single['hostname']}]:{single['port']}"
         assert argv[argv.index("-F") + 1] == str(path)
         assert ("-J" in argv) == bool(others)
         assert last.rpartition("@")[2].startswith((argv[-1], f"[{argv[-1]}]"))
     elif command != "none":
-        expected = command.replace("%h", one["hostname"]).replace("%p", one["port"])
-        expected = expected.replace("%r", one["user"]).replace("%n", host)
+        expected = command.replace("%h", single["hostname"]).replace("%p", single["port"])
+        expected = expected.replace("%r", single["user"]).replace("%n", host)
         assert opened["argv"][1:] == ("-c", f"exec {expected}")
     else:
-        assert opened["address"] == (one["hostname"], int(one["port"]))
+        assert opened["address"] == (single["hostname"], int(single["port"]))
     home = openssh.pwd.getpwuid(os.getuid()).pw_dir
     names = [name for name in ssh.get("identityfile", []) if name != "none"]
-    files = [name.replace("%d", home).replace("%r", one["user"]) for name in names]
+    files = [name.replace("%d", home).replace("%r", single["user"]) for name in names]
     assert opened["files"] == [name.replace("~", home, 1) for name in files]
-    assert opened["only"] == (one["identitiesonly"] == "yes")
+    assert opened["only"] == (single["identitiesonly"] == "yes")
     agent = {"none": None, "SSH_AUTH_SOCK": os.environ.get("SSH_AUTH_SOCK")}
     default = os.environ.get("SSH_AUTH_SOCK")
-    named = one.get("identityagent")
+    named = single.get("identityagent")
     assert opened["agent"] == (default if named is None else agent.get(named, named))
-    known = [name for name in one["userknownhostsfile"].split(" ") if name != "none"]
+    known = [name for name in single["userknownhostsfile"].split(" ") if name != "none"]
     assert opened["known_hosts"][: len(known)] == known
-    host_name = one["hostname"].lower()
-    with_port = host_name if one["port"] == "22" else f"[{host_name}]:{one['port']}"
-    assert opened["looked_up"] == one.get("hostkeyalias", with_port)
+    host_name = single["hostname"].lower()
+    with_port = host_name if single["port"] == "22" else f"[{host_name}]:{single['port']}"
+    assert opened["looked_up"] == single.get("hostkeyalias", with_port)
 
 
-def _opened(found: Route) -> dict[str, Any]:
+def _opened(results: Route) -> dict[str, Any]:
     """Return what HostConnection opens on a route, read at the boundaries: the socket, the process, the login."""
     from perfrunner.hosts import connection
 
@@ -134,9 +134,9 @@ def _opened(found: Route) -> dict[str, Any]:
         assert not how["allow_agent"]
         assert not how["look_for_keys"]
         assert (how["hostname"], how["port"], how["username"]) == (
-            found.host,
-            found.port,
-            found.user,
+            results.host,
+            results.port,
+            results.user,
         )
         raise _Opened
 
@@ -157,7 +157,7 @@ def _opened(found: Route) -> dict[str, Any]:
             "responsive_socket",
             lambda route: addresses(route.host, route.port) or _Closed(),
         )
-        link = connection.HostConnection(found)
+        link = connection.HostConnection(results)
         patch.setattr(link.client, "connect", connect)
         with pytest.raises(_Opened):
             link.open()

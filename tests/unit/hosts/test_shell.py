@@ -1,4 +1,4 @@
-"""Quoting, environments and how an end is told."""
+"""Quoting, environments and how an end is reported."""
 
 from __future__ import annotations
 

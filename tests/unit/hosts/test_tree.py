@@ -52,7 +52,7 @@ def test_half_an_archive(tmp_path: Path) -> None:
         unpack_tree(io.BytesIO(archive("x").getvalue()[:100]), tmp_path)
 
 
-def test_what_is_there_is_told_without_packing_it(tmp_path: Path) -> None:
+def test_what_is_there_is_reported_without_packing_it(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "tool").write_bytes(b"x")
     (tmp_path / "link").symlink_to("bin/tool")

@@ -89,8 +89,8 @@ def test_a_wrong_report_is_refused_by_name(text: str, says: str) -> None:
 
 
 def test_merged_clients_add_up_and_the_series_is_added_second_by_second() -> None:
-    one, two = parse(pillowfight()), parse(pillowfight())
-    merged = merge_reports([one, two])
+    single, two = parse(pillowfight()), parse(pillowfight())
+    merged = merge_reports([single, two])
     assert merged.drive is not None
     assert (merged.drive.ops, merged.drive.misses, merged.drive.errors["etmpfail"]) == (600, 2, 4)
     assert [s.ops for s in merged.drive.series] == [240, 260, 100]

@@ -65,7 +65,7 @@ def test_no_sample_is_no_stack() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("\t 1f f (/a)\n", "line 1: expected a sample"),
         ("t\nother\n", "line 2: expected a sample"),
@@ -73,8 +73,8 @@ def test_no_sample_is_no_stack() -> None:
         ("t\n\t 1f f\n", "line 2: expected a frame"),
     ],
 )
-def test_what_is_no_output_of_perf_is_refused(text: str, said: str) -> None:
-    with pytest.raises(TrialError, match=said):
+def test_what_is_no_output_of_perf_is_refused(text: str, output: str) -> None:
+    with pytest.raises(TrialError, match=output):
         folded(text)
 
 

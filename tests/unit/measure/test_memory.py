@@ -31,7 +31,7 @@ def test_both_formulas_on_a_worked_example() -> None:
     assert metrics["fragmentation_rss_settled"] == pytest.approx(100 * (1 - 600 / 800))
 
 
-def test_lazily_freed_pages_are_not_rss_and_plain_rss_is_kept_beside_it() -> None:
+def test_lazily_freed_pages_are_not_rss_and_plain_rss_is_kept_next_to_it() -> None:
     metrics = memory_metrics([BASE], BASE, BASE)
     assert metrics["rss_bytes"] == 1000
     assert metrics["rss_plain_bytes"] == 1100
@@ -45,11 +45,11 @@ def test_pss_leaves_out_files_which_other_variants_and_the_load_tools_share() ->
     """Two engines that hold the same memory: the file of one is run by nobody else, the other's by four processes."""
     alone = sample(pss=1000, pss_file=100)
     shared = sample(pss=925, pss_file=25)
-    (one, other) = (memory_metrics([s], s, s)["pss_bytes"] for s in (alone, shared))
-    assert one == other == 900
+    (single, other) = (memory_metrics([s], s, s)["pss_bytes"] for s in (alone, shared))
+    assert single == other == 900
 
 
-def test_pss_is_absent_where_its_files_are_not_told() -> None:
+def test_pss_is_absent_where_its_files_are_not_reported() -> None:
     older = sample(pss_file=None)
     assert "pss_bytes" not in memory_metrics([older], older, older)
 
@@ -63,12 +63,12 @@ def test_what_the_allocator_does_not_give_is_absent_and_not_zero() -> None:
 
 
 def test_what_the_allocator_holds_is_parted_by_cause() -> None:
-    """Slots that are free in pages in use; what is resident beside those pages; address space alone."""
-    told = {
+    """Slots that are free in pages in use; what is resident next to those pages; address space alone."""
+    messages = {
         "total_allocated_bytes": 800.0, "total_active_bytes": 1000.0, "total_fragmentation_bytes": 200.0,
         "total_resident_bytes": 1060.0, "total_retained_bytes": 5000.0,
     }  # fmt: skip
-    jemalloc = sample(stat={**BASE.stat, **told})
+    jemalloc = sample(stat={**BASE.stat, **messages})
     metrics = memory_metrics([BASE], jemalloc, BASE)  # of the end of the load, not of the settled
     assert metrics["allocator_frag_bytes"] == 200
     assert metrics["allocator_rss_bytes"] == 60
@@ -116,7 +116,7 @@ def test_payload_over_the_same_memory() -> None:
 
 
 def test_an_allocator_that_rounds_up_more_is_not_better_for_it() -> None:
-    """glibc and jemalloc with the same documents: 8.8 % more RSS was told as 1.9 points less fragmentation."""
+    """glibc and jemalloc with the same documents: 8.8 % more RSS was reported as 1.9 points less fragmentation."""
     lean = memory_metrics([with_payload()], with_payload(), with_payload())
     stat = {"mem_used": 784.0, "ep_kv_size": 500.0, "total_heap_bytes": 1523.0}
     fat = with_payload(rss=1188, stat=stat)  # RSS 8.8 % larger
@@ -152,6 +152,6 @@ def test_every_figure_of_memory_is_a_metric() -> None:
             "total_fragmentation_bytes": 200.0,
         }
     )  # fmt: skip
-    found = memory_metrics([full], full, full)
-    assert [name for name in found if name not in METRICS] == []
-    assert [m for m in METRICS if m.startswith("fragmentation") and m not in found] == []
+    results = memory_metrics([full], full, full)
+    assert [name for name in results if name not in METRICS] == []
+    assert [m for m in METRICS if m.startswith("fragmentation") and m not in results] == []

@@ -1,4 +1,4 @@
-"""What is said where perf cannot record, by programs that behave as it does there."""
+"""What is reported where perf cannot record, by programs that behave as it does there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def refusal(host: Transport) -> HostError:
     return raised.value
 
 
-def test_where_it_records_the_event_is_told(host, monkeypatch, tmp_path) -> None:
+def test_where_it_records_the_event_is_reported(host, monkeypatch, tmp_path) -> None:
     program(monkeypatch, tmp_path, 'if [ "$1" = evlist ]; then echo cpu-clock:u; fi')
     assert perf.check_perf(host, host.work_dir, "pf") == "cpu-clock:u"
 
@@ -62,7 +62,7 @@ def test_a_kernel_that_forbids_it_names_the_setting(host, monkeypatch, tmp_path,
         assert str(error.hint).startswith("sysctl -w kernel.perf_event_paranoid=2")
 
 
-def test_a_silent_refusal_is_told_as_such(host, monkeypatch, tmp_path) -> None:
+def test_a_silent_refusal_is_reported_as_such(host, monkeypatch, tmp_path) -> None:
     program(monkeypatch, tmp_path, "exit 1")
     monkeypatch.setattr(perf, "_PARANOID", str(tmp_path / "none"))
     assert refusal(host).message.endswith("(status 1): no reason given")

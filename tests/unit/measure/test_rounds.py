@@ -16,9 +16,9 @@ def test_what_a_round_has_in_common_does_not_reach_the_ratio() -> None:
     rng = np.random.default_rng(1)
     machine = np.exp(0.5 * rng.standard_normal(40).cumsum())  # drifts by orders of magnitude
     rates = machine[:, np.newaxis] * np.array([100.0, 103.0, 98.0])
-    found = levels(rates, baseline=0)
-    assert found / found[0] == pytest.approx([1.0, 1.03, 0.98])
-    assert found[0] == pytest.approx(100 * math.exp(_trimmed(np.log(machine))))
+    results = levels(rates, baseline=0)
+    assert results / results[0] == pytest.approx([1.0, 1.03, 0.98])
+    assert results[0] == pytest.approx(100 * math.exp(_trimmed(np.log(machine))))
 
 
 def test_rare_slow_slices_do_not_move_a_level() -> None:
@@ -62,7 +62,7 @@ def test_the_trimmed_mean_is_scipys(rounds: int, trim: float, seed: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("rates", "baseline", "trim", "said"),
+    ("rates", "baseline", "trim", "output"),
     [
         ([[1.0, 0.0]], 0, 0.2, "yielded nothing"),
         ([[1.0, math.nan]], 0, 0.2, "yielded nothing"),
@@ -74,9 +74,9 @@ def test_the_trimmed_mean_is_scipys(rounds: int, trim: float, seed: int) -> None
     ],
 )
 def test_what_is_no_table_of_rates_is_refused(
-    rates: Any, baseline: int, trim: float, said: str
+    rates: Any, baseline: int, trim: float, output: str
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=output):
         levels(np.asarray(rates), baseline, trim)
 
 

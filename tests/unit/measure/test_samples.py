@@ -19,12 +19,12 @@ def line(**changes: Any) -> str:
     return json.dumps({**document, **changes})
 
 
-def one(**changes: Any) -> Sample:
+def single(**changes: Any) -> Sample:
     return parse_samples(line(**changes) + "\n", "s")[0]
 
 
 def test_a_sample_is_read_and_rss_leaves_out_what_was_lazily_freed() -> None:
-    sample = one()
+    sample = single()
     assert sample.rss_true == 900
     assert sample.cpu_s == 1.5
     assert sample.stat == {"mem_used": 600.0}
@@ -49,8 +49,8 @@ def test_figures_that_are_no_numbers_are_left_out_never_zero() -> None:
 
 
 def test_nodes_add_up_and_a_figure_that_one_lacks_is_lacking() -> None:
-    with_mapped = one(stat={"mem_used": 600, "total_heap_bytes": 900})
-    total = add_nodes([with_mapped, one(rss=3000, stacks_vsz=None, pss_file=None)])
+    with_mapped = single(stat={"mem_used": 600, "total_heap_bytes": 900})
+    total = add_nodes([with_mapped, single(rss=3000, stacks_vsz=None, pss_file=None)])
     assert total.rss == 4000
     assert total.rss_true == 3800
     assert total.stat == {"mem_used": 1200.0}
@@ -66,4 +66,4 @@ def test_load_tools_of_an_older_revision_do_not_tell_the_files_of_pss() -> None:
 
 
 def test_one_node_is_itself() -> None:
-    assert dataclasses.asdict(add_nodes([one()])) == dataclasses.asdict(one())
+    assert dataclasses.asdict(add_nodes([single()])) == dataclasses.asdict(single())

@@ -27,8 +27,8 @@ def report(per_ms: list[int], **changes: Any) -> str:
 
 
 def test_processes_are_added_millisecond_by_millisecond() -> None:
-    found = parse_checked_consistency({"a": report([1, 2, 3]), "b": report([10])})
-    assert found == CheckedConsistency(
+    results = parse_checked_consistency({"a": report([1, 2, 3]), "b": report([10])})
+    assert results == CheckedConsistency(
         documents=100, missing_before=0, lost=8, foreign=0, not_my_vbucket=14, broken_off=4, maps=4,
         per_ms=(11, 2, 3),
     )  # fmt: skip

@@ -38,7 +38,7 @@ def test_slices_survive_being_kept_and_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "output"),
     [
         ({"ops": [1, -1]}, "a negative number of operations"),
         ({"wall_ns": [1, 0]}, "no duration"),
@@ -47,6 +47,6 @@ def test_slices_survive_being_kept_and_read() -> None:
         ({"position": 3}, "not a list of numbers"),
     ],
 )
-def test_arrays_that_fit_no_slices_are_refused(changes: dict[str, object], said: str) -> None:
-    with pytest.raises(TrialError, match=said):
+def test_arrays_that_fit_no_slices_are_refused(changes: dict[str, object], output: str) -> None:
+    with pytest.raises(TrialError, match=output):
         read_slices({**slices(1, 2).document(), **changes}, "here")

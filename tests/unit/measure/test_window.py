@@ -23,7 +23,7 @@ def test_the_mean_is_of_rates_so_a_long_second_does_not_inflate_it() -> None:
     assert window.mean == pytest.approx(100)
 
 
-def test_p90_is_reported_beside_the_mean() -> None:
+def test_p90_is_reported_next_to_the_mean() -> None:
     assert steady_window(seconds(*range(0, 101, 10)), 0.0).p90 == 90
 
 

@@ -25,7 +25,7 @@ SLICE_S = 0.002
 
 @dataclass
 class Shape:
-    """What to simulate. `groups`: the variants beside the baseline, by group."""
+    """What to simulate. `groups`: the variants next to the baseline, by group."""
 
     blocks: int = 8
     rounds: int = 400
@@ -78,15 +78,15 @@ def write(
 def _group(rng, shape, place, names, experiment_id):
     block, workload, bucket, group = place
     slices = _slices(rng, shape, names)
-    rates = np.column_stack([one.rates for one in slices])
+    rates = np.column_stack([single.rates for single in slices])
     level = levels(rates, names.index(VARIANTS[0]))
     started = synthetic.START + timedelta(seconds=60 * block + 20 * group)
-    for slot, (variant, its) in enumerate(zip(names, slices, strict=True), 1):
+    for slot, (variant, own) in enumerate(zip(names, slices, strict=True), 1):
         metrics = {
             "ops_per_s": float(level[slot - 1]),
-            "ops_per_s_total": float(its.ops.sum() / (its.wall_ns.sum() * 1e-9)),
-            "slow_slices": 100.0 * its.slow_share,
-            **_parts(its),
+            "ops_per_s_total": float(own.ops.sum() / (own.wall_ns.sum() * 1e-9)),
+            "slow_slices": 100.0 * own.slow_share,
+            **_parts(own),
             "mem_used_bytes": 310e6,
             "rss_bytes": 395e6 * float(np.exp(rng.normal(0, 0.01))),
         }
@@ -100,12 +100,12 @@ def _group(rng, shape, place, names, experiment_id):
             build_id=synthetic._build(variant).build_id, status="ok", reason="", started_at=started,
             finished_at=started + timedelta(seconds=18), metrics=metrics, facts=facts, group=group,
             raw_dir=f"{experiment_id}/trials/{block}-{workload}-{bucket}-{group}-{variant}",
-        ), its  # fmt: skip
+        ), own  # fmt: skip
 
 
-def _parts(its: Slices) -> dict[str, float]:
+def _parts(own: Slices) -> dict[str, float]:
     """Half of a slice is the server's CPU, a third the load's; a tenth of a µs per operation is left to others."""
-    time = float(its.wall_ns.sum() / its.ops.sum()) / 1e3
+    time = float(own.wall_ns.sum() / own.ops.sum()) / 1e3
     return {
         "own_cpu_us_per_op": time / 2,
         "client_cpu_us_per_op": time / 3,

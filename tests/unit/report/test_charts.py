@@ -45,9 +45,9 @@ def charts(data):
 
 
 def test_the_wanted_charts_are_there(charts):
-    found, notes = charts
+    matches, notes = charts
     assert notes == []
-    names = [chart.name for chart in found]
+    names = [chart.name for chart in matches]
     assert names[:10] == [
         "comparison", "forest-ops-per-s", "trials-ops-per-s", "forest-fragmentation-rss", "trials-fragmentation-rss",
         "fragmentation", "order-ops-per-s", "order-fragmentation-rss", "series-ops", "series-memory",
@@ -56,8 +56,8 @@ def test_the_wanted_charts_are_there(charts):
         "latency-pillowfight-persistent", "latency-pillowfight-ephemeral",
         "latency-append-persistent", "latency-append-ephemeral",
     ]  # fmt: skip
-    assert all(chart.main for chart in found[10:14])
-    assert all(not chart.main for chart in found[14:])
+    assert all(chart.main for chart in matches[10:14])
+    assert all(not chart.main for chart in matches[14:])
     assert len(set(names)) == len(names)
 
 
@@ -182,7 +182,7 @@ def test_memory_over_a_churn_of_three_cases(data):
     assert all(len(axes.texts) == 3 for axes in shown)
 
 
-def test_missing_raw_files_are_counted_and_said(make):
+def test_missing_raw_files_are_counted_and_reported(make):
     data = make(blocks=2, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
     trials = data.trials
     base = data.directory
@@ -291,10 +291,11 @@ def test_fragmentation_is_drawn_by_every_formula(make):
 def test_what_the_memory_is_made_of_is_stacked_by_cause(make):
     """A variant whose allocator does not tell has the part that the bucket is charged for, and its marks."""
     data = make(blocks=2, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
-    told = {"allocator_frag_bytes": 300e6, "allocator_rss_bytes": 50e6}
+    messages = {"allocator_frag_bytes": 300e6, "allocator_rss_bytes": 50e6}
     memory = {"payload_bytes": 500e6, "mem_used_bytes": 700e6, "rss_bytes": 1100e6}
     trials = tuple(
-        replace(t, metrics=memory | (told if "jemalloc" in t.variant else {})) for t in data.trials
+        replace(t, metrics=memory | (messages if "jemalloc" in t.variant else {}))
+        for t in data.trials
     )
     comparison = build_report(replace(data, trials=trials)).comparison
     with drawing():
@@ -313,7 +314,7 @@ def test_what_the_memory_is_made_of_is_stacked_by_cause(make):
     }
     assert {x for line in axes.get_lines() for x in line.get_xdata()} == {1100e6}
     words = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert words == [*(told for told, _ in PARTS.values()), "RSS", "mapped"]
+    assert words == [*(messages for messages, _ in PARTS.values()), "RSS", "mapped"]
     silent = tuple(replace(t, metrics=memory) for t in data.trials)
     assert heap_chart(build_report(replace(data, trials=silent)).comparison) is None
 
@@ -326,8 +327,8 @@ def test_a_metric_at_another_moment_has_no_chart_of_its_own(make):
         for t in data.trials
     )  # fmt: skip
     names = ["trials-pss-bytes", "trials-fragmentation-rss-now"]
-    (found,), _ = draw(replace(data, trials=trials), only=names)
-    assert found.name == "trials-pss-bytes"  # fragmentation_rss has one
+    (matches,), _ = draw(replace(data, trials=trials), only=names)
+    assert matches.name == "trials-pss-bytes"  # fragmentation_rss has one
 
 
 def test_large_ratios_are_drawn_on_a_logarithmic_axis(make):

@@ -1,4 +1,4 @@
-"""Colours that differ for the colour-blind, too: variants of one dash pattern, and verdicts, in light and in dark.
+"""Colours that differ for the colour-blind as well: variants of one dash pattern, and verdicts, in light and in dark.
 
 Seen by a dichromat as G. M. Machado, M. M. Oliveira and L. A. F. Fernandes, "A Physiologically-based Model for
 Simulation of Color Vision Deficiency", IEEE TVCG 15(6), 2009, have it (severity 1.0, on linear RGB). A distance is
@@ -59,8 +59,8 @@ def lab(rgb: np.ndarray) -> np.ndarray:
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-def distance(one: str, other: str, sight: str) -> float:
-    seen = [lab(np.clip(SIGHT[sight] @ linear(colour), 0, 1)) for colour in (one, other)]
+def distance(single: str, other: str, sight: str) -> float:
+    seen = [lab(np.clip(SIGHT[sight] @ linear(colour), 0, 1)) for colour in (single, other)]
     return float(np.linalg.norm(seen[0] - seen[1]))
 
 
@@ -68,11 +68,11 @@ def of_page(scheme: str) -> dict[str, str]:
     """The page's named colours; dark ones replace some of the light ones."""
     css = files("perfrunner.report").joinpath("templates/report.css").read_text("utf-8")
     light, dark = css.split("@media (prefers-color-scheme: dark)")[:2]
-    found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))
+    results = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))
     if scheme == "dark":
-        found |= dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", dark))
+        results |= dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", dark))
     return {
-        name.replace("not-comparable", "not comparable"): value for name, value in found.items()
+        name.replace("not-comparable", "not comparable"): value for name, value in results.items()
     }
 
 
@@ -87,9 +87,9 @@ def test_the_simulation_leaves_grey_alone_and_confuses_red_with_green():
 @pytest.mark.parametrize("sight", SIGHT)
 def test_variants_of_the_same_dashes_differ(sight):
     near = {
-        (one, other): round(distance(VARIANTS[one], VARIANTS[other], sight), 1)
-        for one, other in combinations(range(len(VARIANTS)), 2)
-        if one // A_DASH == other // A_DASH
+        (single, other): round(distance(VARIANTS[single], VARIANTS[other], sight), 1)
+        for single, other in combinations(range(len(VARIANTS)), 2)
+        if single // A_DASH == other // A_DASH
     }
     assert {pair: d for pair, d in near.items() if d < OF_VARIANTS} == {}
 
@@ -112,8 +112,8 @@ def test_what_is_drawn_differs_from_its_paper_and_a_shade_from_the_next(scheme, 
     drawn = [*VARIANTS, *(page[verdict] for verdict in VERDICTS)]
     assert min(distance(colour, page["paper"], sight) for colour in drawn) >= FROM_PAPER
     shades = [page[f"shade-{n}"] for n in range(5)]
-    for one, other in pairwise(shades):
-        assert distance(one, other, sight) >= OF_SHADES
+    for single, other in pairwise(shades):
+        assert distance(single, other, sight) >= OF_SHADES
 
 
 def test_files_have_the_verdicts_of_the_page():

@@ -32,13 +32,13 @@ def test_report_prints_the_latest_experiment(run):
 
 
 @pytest.mark.parametrize("columns", [60, 80])
-def test_a_pipe_is_as_wide_as_it_is_told_to_be(run, monkeypatch, columns):
+def test_a_pipe_is_as_wide_as_it_is_asked_to_be(run, monkeypatch, columns):
     usual = run("report").stdout
     monkeypatch.setenv("COLUMNS", str(columns))
-    told = run("report").stdout
+    messages = run("report").stdout
     assert max(map(len, usual.splitlines())) > 100
-    assert max(map(len, told.splitlines())) <= columns
-    assert "+1.5 % [+0.8, +2.1] ✔" in told
+    assert max(map(len, messages.splitlines())) <= columns
+    assert "+1.5 % [+0.8, +2.1] ✔" in messages
 
 
 @pytest.mark.parametrize("words", [("report",), ("report", "nonesuch")])
@@ -194,7 +194,7 @@ def test_two_experiments_are_never_mixed(two_nights):
     assert set(document["facts"]["builds"]) == names
 
 
-def test_each_run_of_a_comparison_is_told_by_itself(two_nights):
+def test_each_run_of_a_comparison_is_reported_by_itself(two_nights):
     """Its commit, tools, date and state; not the second run's for both, and no command that measures one alone."""
 
     def source(name, sha):
@@ -227,8 +227,8 @@ def test_each_run_of_a_comparison_is_told_by_itself(two_nights):
         store.set_state("quickstart-20261120-220000", "interrupted")
     words = ["compare", "20261120", "20261121", "--out", str(two_nights), "--format", "markdown"]
     page = CliRunner().invoke(main, words, catch_exceptions=False).stdout
-    told = " ".join(page.replace("`", "").replace("**", "").split())
-    for said in (
+    messages = " ".join(page.replace("`", "").replace("**", "").split())
+    for printed in (
         "quickstart-20261120-220000/glibc: a-1: aaaaaaaaaaaa",
         "quickstart-20261121-220000/glibc: b-1: bbbbbbbbbbbb",
         "tools-a", "tools-b", "quickstart-20261120-220000/here (2 CPUs)",
@@ -236,9 +236,9 @@ def test_each_run_of_a_comparison_is_told_by_itself(two_nights):
         "quickstart-20261120-220000 is interrupted: the comparison uses the blocks measured so far",
         "Reproduce: perfrunner compare 20261120 20261121",
     ):  # fmt: skip
-        assert said in told, said
-    assert "ahead" not in told
-    assert ".yaml" not in told[told.index("Reproduce:") :]
+        assert printed in messages, printed
+    assert "ahead" not in messages
+    assert ".yaml" not in messages[messages.index("Reproduce:") :]
 
 
 def test_compare_leaves_the_runs_own_page_alone(two_nights):

@@ -1,5 +1,4 @@
-"""The picture of the whole comparison, and what all charts have in common: a question, variants that can be told
-apart."""
+"""The picture of the whole comparison, and what all charts share: a question, variants that can be distinguished."""
 
 from __future__ import annotations
 
@@ -49,10 +48,10 @@ def picture():
 
 
 def words_of(figure):
-    found = [text for axes in figure.axes for text in (*axes.texts, axes.title, axes.xaxis.label)]
+    matches = [text for axes in figure.axes for text in (*axes.texts, axes.title, axes.xaxis.label)]
     for axes in figure.axes:
-        found += [*axes.get_yticklabels(), *axes.get_xticklabels()]
-    return [text for text in found if text.get_text() and text.get_visible()]
+        matches += [*axes.get_yticklabels(), *axes.get_xticklabels()]
+    return [text for text in matches if text.get_text() and text.get_visible()]
 
 
 def test_throughput_and_fragmentation_of_every_variant_in_every_case(report, picture):
@@ -87,7 +86,7 @@ def test_its_paper_is_its_own_on_a_dark_ground(report, data):
     assert "fill: #ffffff" in ground
 
 
-def test_what_is_not_primary_is_compared_beside_it(data):
+def test_what_is_not_primary_is_compared_next_to_it(data):
     throughput, memory = (
         build_report(with_primary(data, name)).comparison for name in ("ops_per_s", "rss_bytes")
     )
@@ -147,9 +146,9 @@ def test_a_dozen_variants_differ_in_colour_mark_and_dashes():
     assert len(set(lines)) == 12
     for first in range(
         0, 12, A_DASH
-    ):  # those of one kind of line are told by colours that are far apart
-        for one, other in itertools.combinations(VARIANTS[first : first + A_DASH], 2):
-            assert sum(abs(a - b) for a, b in zip(_rgb(one), _rgb(other), strict=True)) > 100
+    ):  # those of one kind of line are distinguished by colours that are far apart
+        for item, other in itertools.combinations(VARIANTS[first : first + A_DASH], 2):
+            assert sum(abs(a - b) for a, b in zip(_rgb(item), _rgb(other), strict=True)) > 100
 
 
 def _rgb(colour):

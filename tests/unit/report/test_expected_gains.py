@@ -86,14 +86,14 @@ def test_a_lost_expected_gain_stands_above_the_numbers(data, fmt, tmp_path):
 
 
 def test_a_program_reads_the_state(data):
-    found = json.loads(
+    matches = json.loads(
         render(
             build_report(with_expected_gains(data, expected_gain(), expected_gain(at_least=0.1))),
             "json",
         )
     )
-    assert [line["state"] for line in found["expected_gains"]] == ["kept", "lost"]
-    assert found["expected_gains"][0]["against"] == GLIBC
+    assert [line["state"] for line in matches["expected_gains"]] == ["kept", "lost"]
+    assert matches["expected_gains"][0]["against"] == GLIBC
     assert "expected_gains" not in json.loads(render(build_report(data), "json"))
 
 
@@ -122,7 +122,7 @@ def kept(path):
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda p: p.stem)
 def test_the_expected_gains_of_our_specs_are_there_in_what_was_published(path):
-    """And a variant that is worth nothing any more is told: the same numbers under the names of each other."""
+    """And a variant that is worth nothing any more is reported: the same numbers under the names of each other."""
     spec = load_spec(path, [], None)
     assert load_spec(path, [], None, profile="lane").expected_gains == spec.expected_gains
     if not kept(path).exists():
@@ -139,10 +139,10 @@ def test_the_expected_gains_of_our_specs_are_there_in_what_was_published(path):
             line.against: line.expected_gain.variant,
         }
         trials = tuple(replace(t, variant=swapped.get(t.variant, t.variant)) for t in data.trials)
-        one = with_expected_gains(
+        single = with_expected_gains(
             replace(data, trials=trials), line.expected_gain.model_dump(mode="json")
         )
-        (turned,) = build_report(one).expected_gains
+        (turned,) = build_report(single).expected_gains
         assert turned.state == "lost", turned
 
 

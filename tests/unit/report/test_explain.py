@@ -30,9 +30,11 @@ def stacks(rng: np.random.Generator, variant: str) -> Folded:
     shares = [malloc, 0.1, *[(0.9 - malloc) / 8] * 8]
     counts = rng.multinomial(SAMPLES, np.array(shares) / sum(shares))
     names = ["malloc", "send", *(f"kv::f{n}()" for n in range(8))]
-    found = {("front-end", "run", name): int(n) for name, n in zip(names, counts, strict=True)}
-    found["front-end", "run", "send", "tcp_sendmsg_[k]"] = found.pop(("front-end", "run", "send"))
-    return Folded(found)
+    results = {("front-end", "run", name): int(n) for name, n in zip(names, counts, strict=True)}
+    results["front-end", "run", "send", "tcp_sendmsg_[k]"] = results.pop(
+        ("front-end", "run", "send")
+    )
+    return Folded(results)
 
 
 @pytest.fixture

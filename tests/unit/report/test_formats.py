@@ -98,7 +98,7 @@ def test_on_eighty_columns_the_primary_metrics_are_one_small_table(report):
     text = render(report, "terminal", console=Console(width=80, file=io.StringIO()))
     lines = text.splitlines()
     table = [line for line in lines if line.startswith(("pillowfight ·", "append ·"))]
-    assert len(table) == 2 * 4  # metrics, cases: both variants beside each other
+    assert len(table) == 2 * 4  # metrics, cases: both variants next to each other
     assert len(lines) < 50
     assert "vsz_bytes" not in text
     assert "--verbose: " in text
@@ -148,7 +148,7 @@ def test_markdown_tables_are_well_formed(report):
     assert "jemalloc-5.1.0,metadata\\_thp=always" in render(report, "markdown")
 
 
-def test_discarded_notes_and_environment_are_told(report):
+def test_discarded_notes_and_environment_are_reported(report):
     text = " ".join(render(report, "terminal", verbose=True).split())
     assert (
         "block 3, pillowfight · persistent, jemalloc-5.1.0,metadata_thp=always: discarded: the load client"
@@ -216,7 +216,7 @@ def test_states_preconditions_and_host_changes_become_warnings(make):
     assert "the load tools were rebuilt while the experiment was interrupted: aaaa, bbbb" in text
 
 
-def test_huge_metadata_pages_are_told_beside_the_numbers_and_warned_of_when_too_few(make):
+def test_huge_metadata_pages_are_reported_next_to_the_numbers_and_warned_of_when_too_few(make):
     from dataclasses import replace
 
     data = make(blocks=2, discarded_block=None)
@@ -242,13 +242,13 @@ def test_huge_metadata_pages_are_told_beside_the_numbers_and_warned_of_when_too_
 
 
 @pytest.mark.parametrize(
-    ("bare", "said"),
+    ("bare", "output"),
     [
         (3.66e6, "pillowfight · persistent ops_per_s +100.0 % [+"),
         (1.8301e6, "none visible: ops_per_s without samplers 0 ± "),
     ],
 )
-def test_what_sampling_costs_is_said(make, bare, said):
+def test_what_sampling_costs_is_reported(make, bare, output):
     facts = {
         "sampling_check": [
             {
@@ -263,11 +263,11 @@ def test_what_sampling_costs_is_said(make, bare, said):
     }  # fmt: skip
     report = build_report(make(blocks=6, discarded_block=None, facts=facts))
     (fact,) = [f for f in report.context if f.label == "sampling costs"]
-    assert fact.value.startswith(said)
+    assert fact.value.startswith(output)
     assert "the cost of sampling is unknown for pillowfight · ephemeral: no luck" in report.warnings
 
 
-def test_provenance_that_differs_between_variants_is_told(make):
+def test_provenance_that_differs_between_variants_is_reported(make):
     from dataclasses import replace
 
     data = make(blocks=2, discarded_block=None)
@@ -286,7 +286,7 @@ def test_provenance_that_differs_between_variants_is_told(make):
 
 
 def test_what_may_differ_between_builds_is_a_list_of_names(make):
-    """Not of parts of names: that hid checksums and libraries. One flag that differs is told without all others."""
+    """Not of parts of names: that hid checksums and libraries. One flag that differs is reported without all others."""
     from dataclasses import replace
 
     data = make(blocks=2, discarded_block=None)

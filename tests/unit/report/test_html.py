@@ -65,8 +65,10 @@ def test_every_element_is_closed_and_every_result_is_there(page, report):
 def test_what_the_memory_is_made_of_is_pictured_with_scripts_too(make, tmp_path):
     data = make(blocks=2, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
     assert 'id="chart-heap"' not in write_html(build_report(data), data, tmp_path / "a").read_text()
-    told = {"payload_bytes": 1e6, "allocator_frag_bytes": 3e6, "allocator_rss_bytes": 1e6}
-    data = replace(data, trials=tuple(replace(t, metrics=t.metrics | told) for t in data.trials))
+    messages = {"payload_bytes": 1e6, "allocator_frag_bytes": 3e6, "allocator_rss_bytes": 1e6}
+    data = replace(
+        data, trials=tuple(replace(t, metrics=t.metrics | messages) for t in data.trials)
+    )
     text = write_html(build_report(data), data, tmp_path / "b").read_text()
     before, without_scripts = text.split("<noscript>")
     assert before.count('id="chart-heap"') == 1
@@ -99,7 +101,7 @@ def test_the_first_screen_says_what_was_compared(page):
     assert page.count('class="effects" data-metric="ops_per_s"') == 1
 
 
-def test_a_workload_of_the_sdk_is_told_in_words():
+def test_a_workload_of_the_sdk_is_reported_in_words():
     workload = SdkSpec(type="sdk", items=20_000).model_dump()
     assert workload_words(workload) == (
         "the Couchbase SDK, 80 % reads, 20 % writes of 256 B, one at a time in 2 processes a client;"
@@ -121,8 +123,10 @@ def test_what_people_wrote_is_text_not_markup(page):
 
 
 def test_the_raw_data_is_embedded(page, report, data):
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    content = json.loads(found.group(1))
+    results = re.search(
+        r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
+    )
+    content = json.loads(results.group(1))
     assert content["report"] == json.loads(render(report, "json"))
     assert len(content["trials"]) == len(data.trials)
     assert content["trials"][0]["metrics"] == data.trials[0].metrics
@@ -130,8 +134,10 @@ def test_the_raw_data_is_embedded(page, report, data):
 
 def test_a_metric_has_a_unit_of_its_own_in_every_case(page):
     """Millions of operations a second in one case are thousands in another: neither is 0.09 of something."""
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    charts = json.loads(found.group(1))["charts"]
+    results = re.search(
+        r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
+    )
+    charts = json.loads(results.group(1))["charts"]
     scales = dict(zip(charts["cases"], charts["metrics"]["ops_per_s"]["scales"], strict=True))
     assert scales["pillowfight · persistent"] == [1e6, "M ops/s"]
     assert scales["append · ephemeral"] == [1e3, "k ops/s"]
@@ -155,8 +161,8 @@ def test_a_hostile_reason_cannot_leave_the_data_element(make):
     data = replace(data, trials=(bad, *data.trials[1:]))
     page = synthetic.plain_page(data)
     assert "<script>alert(1)" not in page
-    found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
-    assert json.loads(found.group(1))["trials"][0]["reason"] == evil
+    results = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
+    assert json.loads(results.group(1))["trials"][0]["reason"] == evil
 
 
 def test_the_same_data_gives_the_same_page(make, tmp_path):
@@ -182,7 +188,7 @@ def test_a_place_that_cannot_be_written_is_an_error(make, tmp_path):
         write_html(build_report(data), data, blocked / "r.html")
 
 
-def test_what_all_builds_have_in_common_is_told_once(page, data):
+def test_what_all_builds_have_in_common_is_reported_once(page, data):
     builds = page[page.index("<summary>Builds (") : page.index("<summary>All recorded facts (")]
     own, shared = builds.split("Common to all builds")
     facts = [set(flatten(build.provenance).items()) for build in data.builds]

@@ -60,24 +60,24 @@ def test_a_report(document):
 
 def test_a_report_of_slices(tmp_path):
     synthetic_turns.write(tmp_path, synthetic_turns.Shape(blocks=6, rounds=60))
-    found = printed("report", "--format", "json", "--out", tmp_path)
-    assert wrong("report", found) == []
-    assert found["facts"]["method"]
+    matches = printed("report", "--format", "json", "--out", tmp_path)
+    assert wrong("report", matches) == []
+    assert matches["facts"]["method"]
 
 
 def test_a_report_with_published_values(data):
     published = PublishedValues.model_validate(
         {"claim": "c", "source": "s", "why": "w", "not_here": ["elsewhere"], "tables": TABLES}
     )
-    found = json.loads(render(build_report(data, published=published), "json"))
-    assert wrong("report", found) == []
-    assert {line["agreement"] for line in found["published"]} >= {"agrees", "disagrees", None}
+    matches = json.loads(render(build_report(data, published=published), "json"))
+    assert wrong("report", matches) == []
+    assert {line["agreement"] for line in matches["published"]} >= {"agrees", "disagrees", None}
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 2])
 def test_a_report_of_next_to_nothing(make, blocks):
-    found = json.loads(render(build_report(make(blocks=blocks, discarded_block=None)), "json"))
-    assert wrong("report", found) == []
+    matches = json.loads(render(build_report(make(blocks=blocks, discarded_block=None)), "json"))
+    assert wrong("report", matches) == []
 
 
 def test_a_comparison_of_two_variants_and_of_two_experiments(tmp_path):
@@ -89,9 +89,9 @@ def test_a_comparison_of_two_variants_and_of_two_experiments(tmp_path):
     variants = ("compare", "glibc", "jemalloc-5.1.0", "--format", "json", "--out", tmp_path)
     assert wrong("report", printed(*variants)) == []
     runs = ("compare", "first-1", "second-2", "--variant", "glibc", "--format", "json")
-    found = printed(*runs, "--out", tmp_path)
-    assert wrong("report", found) == []
-    assert not found["facts"]["paired"]
+    matches = printed(*runs, "--out", tmp_path)
+    assert wrong("report", matches) == []
+    assert not matches["facts"]["paired"]
 
 
 def test_a_history(history):
@@ -113,16 +113,16 @@ def test_the_schemas_are_of_the_versions_that_are_written():
 
 
 def test_what_the_schemas_do_not_have_is_wrong(document, history):
-    for name, found in (("report", document), ("history", history)):
+    for name, matches in (("report", document), ("history", history)):
         rows = "results" if name == "report" else "series"
-        more = deepcopy(found)
+        more = deepcopy(matches)
         more[rows][0]["surprise"] = 1
         assert wrong(name, more) == [
             f"$.{rows}[0]: Additional properties are not allowed ('surprise' was unexpected)"
         ]
-        less = deepcopy(found)
+        less = deepcopy(matches)
         del less[rows][0]["unit"]
         assert wrong(name, less) == [f"$.{rows}[0]: 'unit' is a required property"]
-        other = deepcopy(found)
+        other = deepcopy(matches)
         other[rows][0]["direction"] = "up"
         assert len(wrong(name, other)) == 1

@@ -156,24 +156,24 @@ def test_a_viewer_that_hangs_keeps_nobody_waiting_and_is_let_go(get, monkeypatch
     ):
         half.sendall(b"GET / HTTP/1.1\r\n")
         assert get("/")[0] == 200
-        for one in (silent, half):
-            one.settimeout(60)
-            assert one.recv(1) == b""
+        for single in (silent, half):
+            single.settimeout(60)
+            assert single.recv(1) == b""
 
 
 def test_a_viewer_that_goes_away_is_no_fault(get, capfd):
     for path in ("/", f"/{ID}/report.html"):
-        with socket.create_connection(get.address) as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            one.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        with socket.create_connection(get.address) as single:
+            single.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            single.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     assert get("/")[0] == 200  # a page at a time: theirs were made before it
     assert capfd.readouterr().err == ""
 
 
 def test_two_viewers_see_the_same_page(get):
     with ThreadPoolExecutor(2) as viewers:
-        (one, _, text), (other, _, again) = viewers.map(get, ("/", "/"))
-    assert (one, other, text) == (200, 200, again)
+        (single, _, text), (other, _, again) = viewers.map(get, ("/", "/"))
+    assert (single, other, text) == (200, 200, again)
 
 
 def test_a_store_that_is_away_is_asked_again(get, running):
@@ -189,7 +189,7 @@ def test_a_store_that_is_away_is_asked_again(get, running):
     assert get("/")[0] == 200
 
 
-def test_while_variants_are_built_their_number_is_told(tmp_path):
+def test_while_variants_are_built_their_number_is_reported(tmp_path):
     synthetic.write(tmp_path, SHAPE, "whole")
     with ResultStore.open(tmp_path) as store, OutDirLock(tmp_path):
         data = store.load("whole")
@@ -206,12 +206,12 @@ def test_while_variants_are_built_their_number_is_told(tmp_path):
 def test_time_left_is_of_the_pace_so_far(running):
     with ResultStore.open(running[0], create=False) as store:
         data = store.load(ID)
-    found = progress(data, 3)
+    matches = progress(data, 3)
     took = data.trials[1].finished_at - data.trials[0].started_at
-    assert found.left_s == pytest.approx(7 * took.total_seconds()), "seven blocks of two trials"
+    assert matches.left_s == pytest.approx(7 * took.total_seconds()), "seven blocks of two trials"
 
 
-def test_an_experiment_that_is_not_known_is_said_at_once(running):
+def test_an_experiment_that_is_not_known_is_reported_at_once(running):
     result = CliRunner().invoke(main, ["serve", "nothing", "--out", str(running[0])])
     assert result.exit_code == 2
     assert "nothing" in result.output

@@ -248,12 +248,12 @@ def _first_columns(text):
         (n, line) for n, line in enumerate(lines) if line.startswith("   ") and "ops_per_s" in line
     ]
     start = heading.index("ops_per_s")
-    found = []
+    results = []
     for line in lines[number + 1 :]:
         if not line or line.startswith("["):
             break
         if line[start:].strip():
-            found.append(line[:start].strip())
+            results.append(line[:start].strip())
         else:
-            found[-1] += line.strip()
-    return found
+            results[-1] += line.strip()
+    return results

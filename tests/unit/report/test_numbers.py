@@ -130,7 +130,7 @@ def test_an_axis_of_factors_has_several_labels_and_always_that_of_no_change(low,
 
 
 def test_a_span_has_the_prefix_of_its_scale_at_both_ends():
-    """`71.78 … 110.1` beside a mean of 88k ops/s was read as operations."""
+    """`71.78 … 110.1` next to a mean of 88k ops/s was read as operations."""
     thousands = scale_of(metric_type("ops_per_s"), 88_000)
     assert thousands.span(71_780, 110_100) == "71.78k … 110.1k"
     assert scale_of(metric_type("rss_bytes"), 2.5e9).span(2.4e9, 2.6e9) == "2.400 … 2.600"

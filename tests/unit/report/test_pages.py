@@ -42,12 +42,12 @@ def test_equality_is_claimed_only_with_its_verdict(page):
         r"\b(are alike|stays? (where|the same)|makes? no difference|does not see|do(es)? not differ"
         r"|changes? nothing|differs? nowhere|(gains?|costs?) as much as)\b"
     )
-    found = [line for line in prose.splitlines() if re.search(claims, line)]
-    assert found == []
+    hits = [line for line in prose.splitlines() if re.search(claims, line)]
+    assert hits == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
-def test_how_many_blocks_were_run_is_said_by_the_run_alone(page):
+def test_how_many_blocks_were_run_is_reported_by_the_run_alone(page):
     """A count by hand parts from the next run."""
     assert not re.findall(r"^\d+ blocks?\b.*", page.read_text(), flags=re.MULTILINE)
 
@@ -171,7 +171,7 @@ def test_a_number_that_is_changed_by_hand_is_found(page, data):
     assert renewed(page) == text
 
 
-def test_a_later_run_of_one_workload_stands_beside_the_kept_ones(page, data):
+def test_a_later_run_of_one_workload_stands_next_to_the_kept_ones(page, data):
     publish(page, data)
     mine = tuple(t for t in data.trials if t.workload == "append")
     later = replace(data, experiment=replace(data.experiment, id="later", seed=7), trials=mine)
@@ -185,7 +185,7 @@ def test_a_later_run_of_one_workload_stands_beside_the_kept_ones(page, data):
     assert len(read_archive(data_file(page))) == 1
 
 
-def test_a_later_run_of_one_bucket_type_stands_beside_the_other(page, data):
+def test_a_later_run_of_one_bucket_type_stands_next_to_the_other(page, data):
     publish(page, data)
     before = page.read_text()
     trials = tuple(
@@ -247,7 +247,7 @@ def test_an_archive_gives_the_same_report_and_the_same_bytes(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "output"),
     [
         (gzip.compress(b" " * 5000, mtime=0), "larger than"),
         (gzip.compress(b"[" * 3000, mtime=0), "not an archive"),
@@ -256,17 +256,17 @@ def test_an_archive_gives_the_same_report_and_the_same_bytes(data, tmp_path):
     ],
     ids=["too large", "not JSON", "cut off", "not gzip"],
 )
-def test_an_archive_that_is_none_is_refused(tmp_path, monkeypatch, content, said):
+def test_an_archive_that_is_none_is_refused(tmp_path, monkeypatch, content, output):
     """Among them one that would fill the memory."""
     monkeypatch.setattr(archive, "LARGEST", 4000)
     path = tmp_path / "x.json.gz"
     path.write_bytes(content)
-    with pytest.raises(StoreError, match=said):
+    with pytest.raises(StoreError, match=output):
         read_archive(path)
 
 
 def test_what_stripes_cost_is_what_the_types_say():
-    """The table of the page, beside the one that the C++ test checks against the types."""
+    """The table of the page, next to the one that the C++ test checks against the types."""
     source = EXPERIMENTS.parents[1] / "engine_src" / "bucket" / "hash_table_memory_test.cc"
     computed = [
         tuple(map(int, row.split(","))) for row in re.findall(r"\{([\d, ]+)\},", source.read_text())
@@ -290,7 +290,7 @@ def test_an_archive_names_no_path_of_the_machine():
         assert path.stat().st_size < 200_000
 
 
-def test_what_is_no_archive_is_said(tmp_path):
+def test_what_is_no_archive_is_reported(tmp_path):
     path = tmp_path / "x.json.gz"
     path.write_bytes(b"no gzip")
     with pytest.raises(StoreError, match=r"cannot read|no experiments"):

@@ -55,9 +55,9 @@ def data(profiled):
     return profiled([record(v, b) for b in BUCKETS for v in synthetic.VARIANTS])
 
 
-def test_each_variant_of_a_profiled_case_is_beside_the_baseline(data):
+def test_each_variant_of_a_profiled_case_is_next_to_the_baseline(data):
     report = build_report(data)
-    assert [str(its.case) for its in report.profiles] == [
+    assert [str(of_it.case) for of_it in report.profiles] == [
         "pillowfight · persistent",
         "pillowfight · ephemeral",
     ]
@@ -75,8 +75,8 @@ def test_another_baseline_is_another_difference(data):
     assert variants[0].moved[0].difference == pytest.approx(0.5)
 
 
-def test_a_variant_is_compared_with_the_baseline_that_was_alive_beside_it(profiled, tmp_path):
-    found = profiled(
+def test_a_variant_is_compared_with_the_baseline_that_was_alive_next_to_it(profiled, tmp_path):
+    results = profiled(
         [
             record(GLIBC, "persistent", directory="x/1"),
             record(JEMALLOC, "persistent", directory="x/2"),
@@ -85,7 +85,7 @@ def test_a_variant_is_compared_with_the_baseline_that_was_alive_beside_it(profil
         ]
     )
     (tmp_path / "x/3/profile.folded").write_text("fe;other 1\n")
-    first, second = build_report(found).profiles[0].variants
+    first, second = build_report(results).profiles[0].variants
     assert first.base.taken.directory == "x/1"
     assert second.base.taken.directory == "x/3"
     assert second.moved[0].function == "other"
@@ -113,7 +113,7 @@ def test_the_documents_have_the_table_and_say_what_it_is_not(data):
     assert f"malloc {minus('-50.0')}; <script> +40.0" in " ".join(terminal.split())
 
 
-def test_without_profiles_nothing_is_said_of_them(make):
+def test_without_profiles_nothing_is_reported_of_them(make):
     report = build_report(make(blocks=2, discarded_block=None))
     assert report.profiles == ()
     assert "profiles" not in json.loads(render(report, "json"))
@@ -121,7 +121,7 @@ def test_without_profiles_nothing_is_said_of_them(make):
 
 
 def test_what_failed_is_a_warning_and_what_is_gone_a_note(profiled, tmp_path):
-    found = profiled(
+    results = profiled(
         [
             record(GLIBC, "persistent"),
             record(JEMALLOC, "persistent", status="failed", reason="perf saw no sample"),
@@ -129,7 +129,7 @@ def test_what_failed_is_a_warning_and_what_is_gone_a_note(profiled, tmp_path):
         ]
     )
     (tmp_path / f"x/persistent-{THP}/profile.folded").unlink()
-    report = build_report(found)
+    report = build_report(results)
     (case,) = report.profiles
     assert case.variants == ()
     case_name = "pillowfight · persistent"
@@ -156,7 +156,7 @@ def test_the_page_has_a_graph_for_each_variant_and_shows_names_as_text(data):
     assert "100 samples of cpu-clock at 499 Hz" in section
 
 
-def test_boxes_lie_inside_their_callers_and_beside_each_other():
+def test_boxes_lie_inside_their_callers_and_next_to_each_other():
     root = frames(Folded(STACKS[GLIBC]), Folded(STACKS[JEMALLOC]))
     placed = {box.frame.name: box for box in boxes(root)}
     assert {name: box.depth for name, box in placed.items()} == {
@@ -225,9 +225,11 @@ def test_shares_are_percents_and_differences_points(share, percent, moved):
 
 
 def test_a_profile_that_was_cut_short_says_so(profiled):
-    found = profiled([record(GLIBC, "persistent", cut_short=True)])
-    (its,) = build_report(found).profiles
-    assert texts.how_taken(its.base).endswith("truncated: the limit of stored samples was reached")
+    results = profiled([record(GLIBC, "persistent", cut_short=True)])
+    (of_it,) = build_report(results).profiles
+    assert texts.how_taken(of_it.base).endswith(
+        "truncated: the limit of stored samples was reached"
+    )
 
 
 def test_kept_numbers_say_that_the_stacks_are_elsewhere(data):

@@ -53,10 +53,10 @@ def compared(data, published):
 
 def test_every_published_value_has_its_line(compared):
     assert len(compared.published_lines) == 7
-    found = {(b.metric.id, b.variant): b.agreement for b in compared.published_lines}
-    assert found == {
+    matches = {(b.metric.id, b.variant): b.agreement for b in compared.published_lines}
+    assert matches == {
         ("ops_per_s", GLIBC): None,
-        ("ops_per_s", JEMALLOC): found["ops_per_s", JEMALLOC],
+        ("ops_per_s", JEMALLOC): matches["ops_per_s", JEMALLOC],
         ("ops_per_s", THP): "agrees",
         ("latency_get_p50_us", "elsewhere"): None,
         ("fragmentation_rss", GLIBC): None,

@@ -98,7 +98,7 @@ def revealing(make):
         for b in data.builds
     )
     bad = replace(data.trials[0], status="failed", reason=LEAKY)
-    told = tuple(
+    messages = tuple(
         replace(
             trial,
             facts={
@@ -111,7 +111,7 @@ def revealing(make):
         )
         for trial in (bad, *data.trials[1:])
     )
-    return replace(data, experiment=experiment, builds=builds, trials=told)
+    return replace(data, experiment=experiment, builds=builds, trials=messages)
 
 
 @pytest.fixture
@@ -132,20 +132,20 @@ def two_machines(revealing, tmp_path):
     return tmp_path / "two"
 
 
-def test_two_machines_are_told_apart_without_their_names(two_machines):
-    def said(*words):
+def test_two_machines_are_distinguished_without_their_names(two_machines):
+    def output(*words):
         return told_by(words, two_machines)
 
-    compared = said("compare", "run-0", "run-1", "--variant", "jemalloc-5.1.0")
+    compared = output("compare", "run-0", "run-1", "--variant", "jemalloc-5.1.0")
     assert re.search(
         r"host node hostname: …[0-9a-f]{3} or …[0-9a-f]{3}", " ".join(compared.split())
     )
-    assert "hostname" not in said("compare", "run-1", "run-2", "--variant", "jemalloc-5.1.0")
+    assert "hostname" not in output("compare", "run-1", "run-2", "--variant", "jemalloc-5.1.0")
     for words in (["history"], ["history", "--json"]):
-        told = said(*words)
-        assert "hostname: …" in told
-        assert "vm-47" not in told
-    assert "vm-4711" in said("history", "--with-hosts")
+        messages = output(*words)
+        assert "hostname: …" in messages
+        assert "vm-47" not in messages
+    assert "vm-4711" in output("history", "--with-hosts")
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ def test_no_command_tells_it_unless_asked_to(revealing_store, words):
     assert "alice" in told_by([*words, "--with-hosts"], revealing_store)
 
 
-def test_what_cannot_be_read_is_told_without_its_place(revealing_store):
+def test_what_cannot_be_read_is_reported_without_its_place(revealing_store):
     """The trials' raw files are gone."""
     for words in (["export", "--table", "series"], ["export", "--table", "rounds"]):
         assert left_in(told_by(words, revealing_store)) == []

@@ -21,7 +21,7 @@ def row(verdict, estimate, low, high, case=CASES[0], metric="ops_per_s", variant
     return Row(case, metric_type(metric), variant, "b1", SUMMARY, effect, True, verdict, **more)
 
 
-def said(*rows, cases=CASES[:1]):
+def output(*rows, cases=CASES[:1]):
     base = [
         Row(case, metric_type(m), "glibc", "b0", SUMMARY, None, True, None)
         for case in cases
@@ -34,7 +34,7 @@ def said(*rows, cases=CASES[:1]):
 
 
 @pytest.mark.parametrize(
-    ("one", "text"),
+    ("single", "text"),
     [
         (row("better", 1.012, 1.006, 1.018), "1.2 % faster [+0.6, +1.8], better"),
         (row("same", 0.999, 0.996, 1.002), "0.1 % slower [-0.4, +0.2], same"),
@@ -57,9 +57,9 @@ def said(*rows, cases=CASES[:1]):
         (row("better", 0.93, 0.92, 0.94, metric="HTB/Insert"), "HTB/Insert -7.0 % [-8.0, -6.0], better"),
     ],
 )  # fmt: skip
-def test_a_clause_says_how_much_of_what(one, text):
+def test_a_clause_says_how_much_of_what(single, text):
     text = text.replace("12 % less", "12.0 % less").replace("[-14, -10]", "[-14.0, -10.0]")
-    assert said(one) == [f"je against glibc (10 blocks): {minus(text)}."]
+    assert output(single) == [f"je against glibc (10 blocks): {minus(text)}."]
 
 
 def test_cases_with_one_verdict_share_a_clause_that_names_the_span_of_their_intervals():
@@ -69,7 +69,7 @@ def test_cases_with_one_verdict_share_a_clause_that_names_the_span_of_their_inte
         row("better", 1.036, 1.023, 1.05, CASES[2]),
         row("better", 1.047, 1.042, 1.051, CASES[3]),
     ]
-    (sentence,) = said(*rows, cases=CASES)
+    (sentence,) = output(*rows, cases=CASES)
     assert sentence == minus(
         "je against glibc (10 blocks): 3.6 to 4.7 % faster (intervals within [+2.3, +5.1]) on append, better; "
         "1.4 % slower [-2.1, -0.7] on pillowfight · persistent, worse; "
@@ -81,12 +81,12 @@ def test_all_cases_and_whole_bucket_types_are_named_as_such():
     everywhere = [row("better", 1.02, 1.01, 1.03, case) for case in CASES]
     assert (
         "2.0 % faster (intervals within [+1.0, +3.0]) in all 4 cases, better"
-        in said(*everywhere, cases=CASES)[0]
+        in output(*everywhere, cases=CASES)[0]
     )
     beside = [
         row("better" if c.bucket == "ephemeral" else "same", 1.02, 1.01, 1.03, c) for c in CASES
     ]
-    text = said(*beside, cases=CASES)[0]
+    text = output(*beside, cases=CASES)[0]
     assert "on ephemeral, better" in text
     assert "on persistent, same" in text
 
@@ -96,7 +96,7 @@ def test_opposite_directions_without_a_verdict_are_signed():
         row("unsure", 1.005, 0.99, 1.02, CASES[0], more_blocks=9, decides=0.008),
         row("unsure", 0.98, 0.95, 1.01, CASES[1], more_blocks=31, decides=0.025),
     ]
-    assert said(*rows, cases=CASES[:2]) == [
+    assert output(*rows, cases=CASES[:2]) == [
         minus(
             "je against glibc (10 blocks): throughput -2.0 to +0.5 % (intervals within [-5.0, +2.0]) in both cases, "
             "unsure (31 more blocks decide ±2.5 %)."
@@ -110,13 +110,13 @@ def test_there_is_one_sentence_a_variant_in_the_order_of_the_variants():
         row("worse", 0.98, 0.97, 0.99, variant="b"),
         row("worse", 3.0, 2.0, 4.0, metric="fragmentation_rss", variant="a"),
     ]
-    first, second = said(*rows)
+    first, second = output(*rows)
     assert first.startswith("a against glibc (10 blocks): 2.0 % faster")
     assert first.endswith("3.0 points more fragmentation by RSS [+2.0, +4.0], worse.")
     assert second.startswith("b against glibc")
 
 
-def test_nothing_between_two_variants_is_said_so():
+def test_nothing_between_two_variants_is_reported_so():
     comparison = Comparison("glibc", ("glibc", "je"), CASES, (), (), 0, 0)
     assert (
         preface(comparison) == "Nothing can be compared: no block holds two variants of any case."

@@ -58,7 +58,7 @@ def test_results_come_in_the_order_of_the_tasks(processes):
 
 
 def test_tasks_run_at_once_and_not_here(pids):
-    """Each waits for the other; one after the other they would wait for ever."""
+    """Each waits for the other; one after the other they would wait indefinitely."""
     to_first, to_second = os.pipe(), os.pipe()
 
     def meet(mine, others):

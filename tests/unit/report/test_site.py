@@ -78,8 +78,8 @@ def test_there_is_a_page_for_each_variant_and_host(site):
 
 def test_the_index_says_what_changed_lately_and_when(site):
     text = html.unescape((site / "index.html").read_text())
-    told = re.findall(r'<span class="change">(.*?)</span>', text)
-    assert told == [
+    messages = re.findall(r'<span class="change">(.*?)</span>', text)
+    assert messages == [
         f"worse: ops_per_s of jemalloc-5.1.0 against glibc on append · ephemeral since nightly-{LOST}"
         " (2026-12-02)"
     ]

@@ -75,7 +75,7 @@ def test_every_format_names_the_sources(from_sources, style):
 
 
 def test_the_reproduce_line_names_the_content_of_a_tree(from_sources):
-    """No option can give a tree's content back: whoever runs it again sees whether it is that tree."""
+    """No option can give a tree's content back: any client that runs it again sees whether it is that tree."""
     data, first, second = from_sources
     tree = dataclasses.replace(TREE, name="dir ../kv")
     data.experiment.facts["sources"]["variants"][second] = as_record(tree)
@@ -107,7 +107,7 @@ def test_the_page_tells_a_source_that_all_variants_share_once(from_sources):
     assert "all built from" in text
 
 
-def test_the_page_tells_what_sets_the_variants_apart_beside_each(from_sources):
+def test_the_page_tells_what_sets_the_variants_apart_next_to_each(from_sources):
     text = first_screen(from_sources[0])
     assert text.count("content aaaaaaaaaaaa") == text.count("content bbbbbbbbbbbb") == 1
     assert "all built from" not in text
@@ -128,9 +128,9 @@ def test_a_variant_that_is_not_wholly_checked_says_so_and_is_marked_everywhere(d
     )
     assert warning in partly.warnings
     assert {row.variant for row in partly.comparison.rows if not row.checked} == {variant}
-    said = {s.variant: str(s) for s in partly.sentences}
-    assert "not all settings are checked" in said[variant]
-    assert "checked" not in said[other]
+    output = {s.variant: str(s) for s in partly.sentences}
+    assert "not all settings are checked" in output[variant]
+    assert "checked" not in output[other]
 
     def words(report):
         return " ".join(render(report, style, verbose=True).replace("\\", "").split())

@@ -80,7 +80,7 @@ def facts_of(data, label):
     return [fact.value for fact in build_report(data).method if fact.label == label]
 
 
-def test_where_robust_estimate_and_totals_disagree_is_said(turned):
+def test_where_robust_estimate_and_totals_disagree_is_reported(turned):
     (stalls,) = facts_of(turned(stall=0.02), "robust and totals")
     assert stalls.startswith(
         "disagree, the difference sits in slow slices: pillowfight · persistent"
@@ -94,14 +94,14 @@ def test_where_robust_estimate_and_totals_disagree_is_said(turned):
     )
 
 
-def test_what_an_exact_count_cannot_see_is_said_and_how_it_was_counted(turned):
+def test_what_an_exact_count_cannot_see_is_reported_and_how_it_was_counted(turned):
     data = turned(blocks=2, rounds=50)
-    told = {
+    messages = {
         "method": "callgrind",
         "ops": 400_000,
         "blind_to": ["the kernel", "waiting: caches, TLB, locks"],
     }
-    trials = tuple(replace(t, facts={**t.facts, "instructions": told}) for t in data.trials)
+    trials = tuple(replace(t, facts={**t.facts, "instructions": messages}) for t in data.trials)
     assert facts_of(replace(data, trials=trials), "instructions_per_op") == [
         "counted by callgrind over 400,000 operations of each variant; it cannot see the kernel;"
         " waiting: caches, TLB, locks"
@@ -109,7 +109,7 @@ def test_what_an_exact_count_cannot_see_is_said_and_how_it_was_counted(turned):
     assert facts_of(data, "instructions_per_op") == []
 
 
-def test_the_hosts_cpus_are_said_where_nothing_is_pinned(turned):
+def test_the_hosts_cpus_are_reported_where_nothing_is_pinned(turned):
     data = turned(blocks=2, rounds=50)
     free = tuple(
         replace(t, facts={**t.facts, "cpus": {"engine": "", "client": ""}}) for t in data.trials
@@ -119,7 +119,7 @@ def test_the_hosts_cpus_are_said_where_nothing_is_pinned(turned):
     ]
 
 
-def test_groups_their_reason_and_new_links_are_said(turned):
+def test_groups_their_reason_and_new_links_are_reported(turned):
     groups = ((VARIANTS[1],), (VARIANTS[2],))
     report = build_report(turned(groups=groups, relinked=True, blocks=6))
     (variants, linked) = (
@@ -176,9 +176,9 @@ def test_a_blocks_estimate_is_the_trials_own_number(turned):
     raw = raw_of(data)
     assert raw.problems == []
     for variant in VARIANTS[1:]:
-        found = list(pairs(raw.turns, CASE, VARIANTS[0], variant))
-        assert [pair.block for pair in found] == list(range(1, 9))
-        for pair in found:
+        matches = list(pairs(raw.turns, CASE, VARIANTS[0], variant))
+        assert [pair.block for pair in matches] == list(range(1, 9))
+        for pair in matches:
             own = {t.variant: t.metrics for t in data.trials if t.block == pair.block}
             for metric, value in (("ops_per_s", pair.robust), ("ops_per_s_total", pair.total)):
                 ratio = own[variant][metric] / own[VARIANTS[0]][metric]
@@ -203,9 +203,9 @@ def test_the_rounds_are_drawn_and_the_figure_stays_small(turned):
     with drawing():
         figure = rounds_chart(raw.turns, CASE, VARIANTS)
         drawn = [line for c in figure.axes[0].collections for line in c.get_segments()]
-        found = list(pairs(raw.turns, CASE, VARIANTS[0], VARIANTS[1]))
+        matches = list(pairs(raw.turns, CASE, VARIANTS[0], VARIANTS[1]))
         levels = {round(float(line[0][1]), 9) for line in drawn if len(line) == 2}
-        assert levels >= {round(100 * math.expm1(pair.robust), 9) for pair in found}
+        assert levels >= {round(100 * math.expm1(pair.robust), 9) for pair in matches}
         svg = svg_bytes(figure)
     assert len(svg) < 120_000
     words = " ".join("".join(t.itertext()) for t in ET.fromstring(svg).iter() if "text" in t.tag)
@@ -226,7 +226,7 @@ def test_nothing_written_on_the_rounds_is_cut_off(turned):
             assert extent.x1 <= box.x1 + 1, text.get_text()
 
 
-def test_missing_and_broken_slices_are_said_and_the_rest_is_drawn(turned):
+def test_missing_and_broken_slices_are_reported_and_the_rest_is_drawn(turned):
     data = turned(blocks=3, rounds=60)
     places = [Path(data.directory) / t.raw_dir for t in data.trials]
     kept = [(place / "slices.json").read_text() for place in places[:2]]
@@ -328,13 +328,13 @@ def test_bins_of_noisy_rounds_leave_the_blocks_estimates_to_be_seen(turned):
         list(pairs(turns, CASE, VARIANTS[0], VARIANTS[1]))
         for turns in (raw.turns, noisier(raw.turns, of=0.7))
     )
-    many, few = (binned(its, 320) for its in (quiet, noisy))
+    many, few = (binned(of_it, 320) for of_it in (quiet, noisy))
     assert FEWEST <= len(few[0][0]) < len(many[0][0]) <= 320 // len(quiet)
     for instants, middles in few:
         assert len(instants) == len(middles)
         assert 0 < min(instants) < max(instants) < 1
-    for its, drawn in ((quiet, many), (noisy, few)):
-        reach = np.ptp([0.0, *(pair.robust for pair in its)])
+    for of_it, drawn in ((quiet, many), (noisy, few)):
+        reach = np.ptp([0.0, *(pair.robust for pair in of_it)])
         middles = np.concatenate([y for _, y in drawn])
         assert np.ptp(np.percentile(middles, [4, 96])) <= 4 * reach or len(drawn[0][0]) == FEWEST
     assert np.ptp(middles) < np.ptp(noisy[0].log_ratios) / 4

@@ -22,7 +22,7 @@ def raw_files_of(tmp_path, **files):
     return directory
 
 
-def test_raw_files_are_kept_by_content_for_whoever_reads(sharing, tmp_path):
+def test_raw_files_are_kept_by_content_for_any_client_that_reads(sharing, tmp_path):
     """`sharing(out)` opens one store as the group whose results directory is `out`."""
     left = raw_files_of(tmp_path, client="17", other="17", samples="x" * 3_000_000)
     with sharing("a") as mine, sharing("b") as theirs:
@@ -33,8 +33,8 @@ def test_raw_files_are_kept_by_content_for_whoever_reads(sharing, tmp_path):
             store.keep_raw(name, f"{name}/trials/x", left)  # by a run that goes on
         contents = [p for p in (tmp_path / "raw").rglob("*") if p.is_file()]
         assert sorted(p.stat().st_size for p in contents) == [2, 3_000_000]
-        found = raw_files(theirs.load("e1"), "e1/trials/x")
-        assert {name: path.read_text()[:2] for name, path in found.items()} == {
+        matches = raw_files(theirs.load("e1"), "e1/trials/x")
+        assert {name: path.read_text()[:2] for name, path in matches.items()} == {
             "client.json": "17", "other.json": "17", "samples.json": "xx",
         }  # fmt: skip
         mine.delete("e1")
@@ -54,11 +54,11 @@ def test_a_content_that_goes_while_it_is_kept_is_kept_again(sharing, tmp_path):
 
         class Late(type(mine._contents)):
             def keep(self, directory):
-                found = keep(directory)
+                matches = keep(directory)
                 if not asked:
                     theirs.delete("e2")
                 asked.append(directory)
-                return found
+                return matches
 
         mine._contents = Late(mine._contents.directory)
         mine.keep_raw("e1", "e1/trials/x", left)

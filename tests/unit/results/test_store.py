@@ -151,11 +151,11 @@ def test_text_that_is_not_utf_8_is_stored_readable(store):
     store.create_experiment(experiment(spec_path=name, facts={name: [name]}))
     store.add_build("e1", BuildRecord("glibc", "b1", provenance={"title": name}))
     store.add_trial("e1", trial(reason=name, facts={"note": name}))
-    found = store.load("e1")
-    assert found.experiment.spec_path == readable
-    assert found.experiment.facts == {readable: [readable]}
-    assert found.builds[0].provenance == {"title": readable}
-    assert (found.trials[0].reason, found.trials[0].facts) == (readable, {"note": readable})
+    findings = store.load("e1")
+    assert findings.experiment.spec_path == readable
+    assert findings.experiment.facts == {readable: [readable]}
+    assert findings.builds[0].provenance == {"title": readable}
+    assert (findings.trials[0].reason, findings.trials[0].facts) == (readable, {"note": readable})
     store.set_facts("e1", {"hosts": {name: name}})
     assert store.load("e1").experiment.facts == {"hosts": {readable: readable}}
 
@@ -319,9 +319,9 @@ def test_a_store_of_version_3_is_read_in_todays_words(tmp_path):
         "sources": {"variants": {"ensemble": {"commit": "1"}}},
         "sampling_check": [{"interleaved": True, "status": "discarded"}],
     }
-    (one,) = data.trials
-    assert (one.group, one.status) == (2, "discarded")
-    assert one.facts == {"schedule": "interleaved", "variants": ["a", "b"]}
+    (single,) = data.trials
+    assert (single.group, single.status) == (2, "discarded")
+    assert single.facts == {"schedule": "interleaved", "variants": ["a", "b"]}
     assert data.builds[0].settings == {"options.injected": "share1"}
     engine = create_engine(f"sqlite:///{tmp_path / 'results.sqlite'}")
     with engine.connect() as connection:

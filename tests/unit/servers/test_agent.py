@@ -103,25 +103,25 @@ def wait(port: int, pid: int, kind: str | None = None) -> dict[str, object]:
 
 
 def test_it_is_ready_when_it_answers(server):
-    found = wait(server(b"hello\r\n"), os.getpid())
-    assert (found["ready"], found["alive"], found["kind"]) == (True, True, "other")
+    results = wait(server(b"hello\r\n"), os.getpid())
+    assert (results["ready"], results["alive"], results["kind"]) == (True, True, "other")
 
 
 def test_it_answers_but_the_process_is_gone(server):
     """A server that became a daemon: its port answers, but it is not the process that is sampled."""
-    found = wait(server(b"hello\r\n"), 2**22 + 1)
-    assert (found["ready"], found["alive"]) == (True, False)
+    results = wait(server(b"hello\r\n"), 2**22 + 1)
+    assert (results["ready"], results["alive"]) == (True, False)
 
 
 def test_the_process_is_gone_and_nothing_answers():
-    found = wait(free_ports(1)[0], 2**22 + 1)
-    assert (found["ready"], found["alive"]) == (False, False)
+    results = wait(free_ports(1)[0], 2**22 + 1)
+    assert (results["ready"], results["alive"]) == (False, False)
 
 
-def test_another_protocol_is_told_at_once(server):
-    found = wait(server(b"ERROR\r\n"), os.getpid(), "redis")
-    assert not found["ready"]
-    assert "it answers: not RESP" in str(found["error"])
+def test_another_protocol_is_reported_at_once(server):
+    results = wait(server(b"ERROR\r\n"), os.getpid(), "redis")
+    assert not results["ready"]
+    assert "it answers: not RESP" in str(results["error"])
 
 
 @pytest.mark.parametrize(("limit", "patience"), [({}, 20.0), ({"timeout": 7.0}, 7.0)])

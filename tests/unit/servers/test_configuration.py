@@ -32,10 +32,10 @@ def test_a_file_and_what_it_includes(tmp_path: Path, line: str, wrong: str | Non
     inner.write_text(line)
     outer.write_text(f'port 6379\ninclude "{tmp_path}/in*.conf"\ninclude {outer}\n')
     for words in ((str(outer), "--port", "{port}"), ("--port", "{port}", "--include", str(outer))):
-        found = unfit(*words)
-        assert found == (found and f"{outer} has {found.partition(' has ')[2]}")
-        assert (wrong or "") in (found or "")
-        assert (found is None) == (wrong is None)
+        results = unfit(*words)
+        assert results == (results and f"{outer} has {results.partition(' has ')[2]}")
+        assert (wrong or "") in (results or "")
+        assert (results is None) == (wrong is None)
 
 
 def test_the_command_line_wins_and_other_files_are_not_read(tmp_path: Path):

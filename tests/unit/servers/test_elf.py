@@ -32,9 +32,9 @@ def program(tmp_path: Path):
 
 
 def test_a_program_of_this_machine_is_loaded_dynamically():
-    found = read_elf(Path(sys.executable).resolve())
-    assert found is not None
-    assert found.loaded
+    results = read_elf(Path(sys.executable).resolve())
+    assert results is not None
+    assert results.loaded
     assert program_problem(sys.executable) is None
 
 

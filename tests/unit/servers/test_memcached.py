@@ -12,11 +12,11 @@ def words(text: str) -> list[str]:
 
 
 def test_options_are_read_as_getopt_reads_them():
-    found = [
+    results = [
         (name, value)
         for _, name, value in Memcached().options(words("-p 1 -t4 -dM --threads=2 --conn-limit 9"))
     ]
-    assert found == [
+    assert results == [
         ("port", "1"),
         ("threads", "4"),
         ("daemon", ""),

@@ -38,15 +38,15 @@ def variant(program: str, *behind: str, **fields: Any) -> Variant:
     return Variant.model_validate({"name": "v", "server": server, **fields})
 
 
-def prepared(one: Variant, cache: Path) -> PreparedServer:
-    return prepare(one, cache, Path("engine_src"), remote=True)
+def prepared(single: Variant, cache: Path) -> PreparedServer:
+    return prepare(single, cache, Path("engine_src"), remote=True)
 
 
 def test_a_program_is_sent_once_with_what_it_needs(host: Host, tmp_path: Path):
     mine = tmp_path / "mine"
     shutil.copy("/bin/bash", mine)
-    one = variant(str(mine), env={"LD_LIBRARY_PATH": "/opt/lib"})
-    placed = place(prepared(one, tmp_path), one, host, tmp_path)
+    single = variant(str(mine), env={"LD_LIBRARY_PATH": "/opt/lib"})
+    placed = place(prepared(single, tmp_path), single, host, tmp_path)
     assert placed.sent is not None
     assert placed.program == placed.sent / "bin" / "mine"
     assert placed.env == {"LD_LIBRARY_PATH": f"{placed.sent}/lib:/opt/lib"}
@@ -55,7 +55,7 @@ def test_a_program_is_sent_once_with_what_it_needs(host: Host, tmp_path: Path):
     assert not any(name.startswith(("libc.so", "ld-linux")) for name in names)
     assert subprocess.run([placed.program, "-c", "exit 7"], check=False).returncode == 7
     inode = placed.program.stat().st_ino
-    assert place(prepared(one, tmp_path), one, host, tmp_path).sent == placed.sent
+    assert place(prepared(single, tmp_path), single, host, tmp_path).sent == placed.sent
     assert placed.program.stat().st_ino == inode
 
 
@@ -63,8 +63,8 @@ def test_the_program_behind_a_launcher(host: Host, tmp_path: Path):
     """It is sent as without a launcher, which is the host's own."""
     mine = tmp_path / "memcached"
     shutil.copy("/bin/true", mine)
-    one = variant("nice", "-n", "5", str(mine))
-    placed = place(prepared(one, tmp_path), one, host, tmp_path)
+    item = variant("nice", "-n", "5", str(mine))
+    placed = place(prepared(item, tmp_path), item, host, tmp_path)
     assert placed.sent is not None
     assert placed.arguments[2] == str(placed.sent / "launched" / "memcached")
     run = [placed.program, *placed.arguments]
@@ -80,18 +80,18 @@ def test_another_content_is_another_build(host: Host, tmp_path: Path):
     mine = tmp_path / "mine"
     mine.write_text("#!/bin/sh\n")
     mine.chmod(0o755)
-    one = variant(str(mine))
-    first = place(prepared(one, tmp_path), one, host, tmp_path)
+    single = variant(str(mine))
+    first = place(prepared(single, tmp_path), single, host, tmp_path)
     mine.write_text("#!/bin/sh\nexit 1\n")
-    second = place(prepared(one, tmp_path), one, host, tmp_path)
+    second = place(prepared(single, tmp_path), single, host, tmp_path)
     assert (first.sent, first.build_id) != (second.sent, second.build_id)
     assert first.env == {}, "a script needs no library"
 
 
 def test_a_program_by_its_name_is_the_hosts_own(host: Host, tmp_path: Path):
     """Also one that goes by several names, as Redis' does: the link is what is started."""
-    one = variant("sh", allocator={"preload": "glibc"})
-    placed = place(prepared(one, tmp_path), one, host, tmp_path)
+    single = variant("sh", allocator={"preload": "glibc"})
+    placed = place(prepared(single, tmp_path), single, host, tmp_path)
     assert placed.sent is None
     assert placed.program.name == "sh"
     assert placed.library is not None
@@ -108,7 +108,7 @@ def test_files_of_a_checkout_that_a_command_names_are_sent(host: Host, tmp_path:
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
     make = "mkdir etc; cp /bin/true srv; cp /bin/bash mod.so; echo 1 > srv.conf; echo 2 > etc/a; ln -s a etc/b"
     words = ["srv.conf", "--load=./mod.so", "none.conf", "/etc/x.conf", "{port}"]
-    one = Variant.model_validate(
+    item = Variant.model_validate(
         {
             "name": "v",
             "env": {"PATHS": "/opt:./etc"},
@@ -119,7 +119,7 @@ def test_files_of_a_checkout_that_a_command_names_are_sent(host: Host, tmp_path:
             },
         }
     )
-    placed = place(prepared(one, tmp_path), one, host, tmp_path)
+    placed = place(prepared(item, tmp_path), item, host, tmp_path)
     assert placed.sent is not None
     files = placed.sent / "files"
     assert placed.arguments == (f"{files}/srv.conf", f"--load={files}/mod.so", *words[2:])
@@ -130,9 +130,9 @@ def test_files_of_a_checkout_that_a_command_names_are_sent(host: Host, tmp_path:
 
 
 def test_what_a_host_lacks_is_named(host: Host, tmp_path: Path):
-    one = variant("no-such-server")
+    single = variant("no-such-server")
     with pytest.raises(UsageError, match="kv has no program no-such-server") as caught:
-        place(prepared(one, tmp_path), one, host, tmp_path)
+        place(prepared(single, tmp_path), single, host, tmp_path)
     assert "path of a program of this machine" in (caught.value.hint or "")
 
 

@@ -145,8 +145,8 @@ def added(*words: str, listen: str = "127.0.0.1", directory: str | None = "{dir}
     ],
 )
 def test_files_that_all_starts_would_write(text: str, index: int | None):
-    found = Redis().shared(shlex.split(text))
-    assert list(found) == ([] if index is None else [index])
+    results = Redis().shared(shlex.split(text))
+    assert list(results) == ([] if index is None else [index])
 
 
 def test_it_answers_other_hosts_only_where_it_has_to():

@@ -146,7 +146,7 @@ def test_git_speaks_english_to_users_of_other_languages(tmp_path, monkeypatch):
 def test_git_is_read_alike_in_every_locale(repo, encoding):
     repo.write(main_cc="more\n")
     repo.commit("größer")
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", "import sys; from pathlib import Path;"
          "from perfrunner.sources.git import Repository;"
          "print(ascii(Repository.around(Path(sys.argv[1])).commit('HEAD').title))", str(repo.engine)],
@@ -154,7 +154,7 @@ def test_git_is_read_alike_in_every_locale(repo, encoding):
              "PYTHONIOENCODING": encoding, "PYTHONPATH": str(Path.cwd())},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert said.stdout.strip() == ascii("größer")
+    assert output.stdout.strip() == ascii("größer")
 
 
 def partial_clone(repo: Repo, tmp_path: Path) -> Path:

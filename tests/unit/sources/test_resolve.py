@@ -106,11 +106,13 @@ class TestWhatGitIgnores:
         (repo.engine / "options" / "my.log").write_text("1\n")
         spec = a_spec(head={"git": "HEAD"}, tree={"dir": str(repo.top)}, plain=None)
         sources = resolve_sources(spec, repo.engine, cache)
-        assert len({one.sha256 for one in sources.of.values()}) == 1, "a clean tree is its commit"
+        assert len({single.sha256 for single in sources.of.values()}) == 1, (
+            "a clean tree is its commit"
+        )
         assert not sources.foreign
         assert not (sources.path("tree") / "compile_commands.json").exists()
-        again, said = restore_sources(sources.record(), repo.engine, cache, "e")
-        assert said == []
+        again, output = restore_sources(sources.record(), repo.engine, cache, "e")
+        assert output == []
         shutil.rmtree(cache)
         again, _ = restore_sources(sources.record(), repo.engine, cache, "e")
         assert again.of == sources.of
@@ -145,10 +147,10 @@ class TestLinks:
         sources = resolve_sources(
             a_spec(a={"git": "main"}, b={"dir": str(repo.top)}), repo.engine, cache
         )
-        found = [
+        results = [
             text(sources, "a", name) for name in ("NOTICE", "common/a.h", "common/b.cc", "c.cc")
         ]
-        assert found == ["beside the engine\n", "near\n", "far\n", "two\n"]
+        assert results == ["beside the engine\n", "near\n", "far\n", "two\n"]
         assert sources.of["a"].sha256 == sources.of["b"].sha256
         assert not (sources.path("a") / "again").exists()
 
@@ -182,7 +184,7 @@ class TestLinks:
 
 
 class TestOneContentUnderTwoNames:
-    def test_is_said_where_another_variant_is_different(self, repo: Repo, cache: Path) -> None:
+    def test_is_reported_where_another_variant_is_different(self, repo: Repo, cache: Path) -> None:
         spec = a_spec(a={"git": "v1"}, b={"git": "main~1"}, c={"git": "main"})
         sources = resolve_sources(spec, repo.engine, cache)
         content = sources.of["a"].sha256[:12]
@@ -324,8 +326,8 @@ class TestRestored:
     def test_the_same(self, repo: Repo, cache: Path) -> None:
         sources, record = self.begun(repo, cache)
         assert restore_sources(record, repo.engine, cache, "e-1") == (sources, [])
-        for one in record["distances"].values():
-            assert distance_of(one) == sources.distances["tree"]
+        for single in record["distances"].values():
+            assert distance_of(single) == sources.distances["tree"]
 
     def test_load_tools_of_then_that_are_too_old(self, repo: Repo, cache: Path) -> None:
         _, record = self.begun(repo, cache)
@@ -333,14 +335,16 @@ class TestRestored:
         with pytest.raises(UsageError, match="needs load tools of 3 or later"):
             restore_sources({**record, "tools": tools}, repo.engine, cache, "e-1")
 
-    def test_what_changed_meanwhile_is_said_and_not_taken(self, repo: Repo, cache: Path) -> None:
+    def test_what_changed_during_that_is_reported_and_not_taken(
+        self, repo: Repo, cache: Path
+    ) -> None:
         sources, record = self.begun(repo, cache)
         repo.write(main_cc="changed\n")
         repo.commit("main has moved")
-        again, said = restore_sources(record, repo.engine, cache, "e-1")
+        again, output = restore_sources(record, repo.engine, cache, "e-1")
         assert again == sources
         assert text(again, "main") == text(again, "tree") == "two\n"
-        assert said == [
+        assert output == [
             f"{repo.engine} has changed since e-1 started: the run continues with the original copy"
         ]
 

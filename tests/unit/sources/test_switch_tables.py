@@ -45,9 +45,9 @@ def test_the_table_of_what_is_at_hand(repo: Repo, tmp_path: Path) -> None:
     tables = SwitchTables(repo.engine, ("b=feature/x", "c=d=pager"))
     assert tables("a", None) is own_table(), "the tree is older than the table"
     assert tables("a", SourceSpec(git="v1")) is own_table()
-    found = tables("a", SourceSpec(git="pager"))
-    assert found is not None
-    assert list(found) == ["pager"]
+    results = tables("a", SourceSpec(git="pager"))
+    assert results is not None
+    assert list(results) == ["pager"]
     assert tables("a", SourceSpec(dir=str(repo.top))) is own_table()
     repo.git("checkout", "-q", "pager")
     for source in (None, SourceSpec(dir=str(repo.top))):
@@ -66,7 +66,7 @@ def test_what_is_not_at_hand_is_left_to_the_sources(repo: Repo, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("patch", [None, "fix.patch"])
-def test_a_revision_that_is_not_there_is_told_when_a_spec_is_read(
+def test_a_revision_that_is_not_there_is_reported_when_a_spec_is_read(
     repo: Repo, tmp_path: Path, patch: str | None
 ) -> None:
     tables = SwitchTables(repo.engine, ("b=feature/x",))

@@ -62,8 +62,8 @@ def test_an_operation_that_a_load_never_does_has_no_latency(specs, set_share, ne
     primary = f"primary: [latency_{timed}_p99_us]\n"
     assert specs.spec(text + primary).primary == (f"latency_{timed}_p99_us",)
     if never is not None:
-        said = "\n".join(specs.errors(text + f"primary: [latency_{never}_p99_us]\n"))
-        assert f"measures; got latency_{never}_p99_us" in said
+        output = "\n".join(specs.errors(text + f"primary: [latency_{never}_p99_us]\n"))
+        assert f"measures; got latency_{never}_p99_us" in output
 
 
 BENCH = """name: bench
@@ -96,8 +96,8 @@ def test_a_benchmark_that_its_filter_chooses_may_be_primary(specs, primary):
     ],
 )
 def test_a_primary_metric_that_no_benchmark_gives_is_refused(specs, more, none_gives):
-    said = "\n".join(specs.errors(BENCH + more + "\n"))
-    assert f"expected a metric that a workload of this spec measures; got {none_gives}" in said
+    output = "\n".join(specs.errors(BENCH + more + "\n"))
+    assert f"expected a metric that a workload of this spec measures; got {none_gives}" in output
 
 
 def test_the_last_ports_that_the_variants_may_have(specs):

@@ -34,7 +34,7 @@ def test_errors_in_a_piece_name_its_own_file_and_line(specs):
     ]
 
 
-def test_an_error_in_a_shared_piece_is_said_once(specs):
+def test_an_error_in_a_shared_piece_is_reported_once(specs):
     specs.write("pf.yaml", PIECE.replace("5k", "x"))
     problems = specs.changed_errors(f"pf: {USING}", "a: {use: pf.yaml}\n  b: {use: pf.yaml}")
     assert len(problems) == 1

@@ -122,11 +122,11 @@ def test_a_table_by_more_threads_than_cpus_has_two_cpus_on_every_host() -> None:
 
 
 def test_the_pattern_for_commands_finds_them() -> None:
-    found = [
+    results = [
         c for path in EXPERIMENTS
         for c in _COMMAND.findall(re.sub(r"(?m)^# ?", "", path.read_text(encoding="utf-8")))
     ]  # fmt: skip
-    assert len(found) >= 5
+    assert len(results) >= 5
 
 
 def test_measured_preconditions_are_preconditions() -> None:

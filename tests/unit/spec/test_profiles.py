@@ -52,7 +52,7 @@ def test_set_wins_over_the_profile(specs):
     assert with_profiles(specs, "large", "blocks=3").blocks == 3
 
 
-def test_an_error_in_a_profile_is_told_at_its_line(specs):
+def test_an_error_in_a_profile_is_reported_at_its_line(specs):
     with pytest.raises(
         SpecError, match=r"spec.yaml:15: .*workloads.pf.items: expected a whole number"
     ):
@@ -73,7 +73,7 @@ def test_an_error_in_a_profile_is_told_at_its_line(specs):
         ("profils: {}\n", None, "unknown key (did you mean profiles?)"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(specs, text, profile, message):
+def test_what_is_wrong_is_reported(specs, text, profile, message):
     with pytest.raises(SpecError) as caught:
         with_profiles(specs, profile, text=text)
     assert message in str(caught.value)

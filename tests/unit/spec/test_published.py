@@ -226,17 +226,17 @@ PUBLISHED["jemalloc-metadata-thp-matrix"] = PUBLISHED["jemalloc-metadata-thp"]
 
 def turned(name, tables):
     """The cursors' tables were published with a column a size: (title, label) -> variant -> value."""
-    found = {}
+    results = {}
     for title, rows in tables.items():
         for label, row in rows.items():
             if name != "cursors-to-drop":
-                found[title, label] = row
+                results[title, label] = row
                 continue
             for size, value in row.items():
                 cpu = label == "CPU"
-                line = found.setdefault((title, f"{size}, CPU" if cpu else size), {})
+                line = results.setdefault((title, f"{size}, CPU" if cpu else size), {})
                 line["after" if cpu else label] = value
-    return found
+    return results
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

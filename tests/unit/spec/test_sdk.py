@@ -37,33 +37,35 @@ def workload(keys: str) -> str:
     ],
 )  # fmt: skip
 def test_what_is_refused(specs, keys, message):
-    (said,) = specs.changed_errors(PF, workload(keys))
-    assert said.startswith("spec.yaml:8: workloads.")
-    assert message in said
+    (output,) = specs.changed_errors(PF, workload(keys))
+    assert output.startswith("spec.yaml:8: workloads.")
+    assert message in output
 
 
 def test_each_process_has_keys_of_its_own(specs):
-    (said,) = specs.changed_errors(PF, "{type: sdk, items: 3, processes: 4}")
-    assert "pf.processes: expected at most 3 (one process per item)" in said
+    (output,) = specs.changed_errors(PF, "{type: sdk, items: 3, processes: 4}")
+    assert "pf.processes: expected at most 3 (one process per item)" in output
 
 
 def test_a_promise_that_the_cluster_cannot_keep_is_refused(specs):
     specs.write("two.yaml", TWO % 1)
     text = (specs.directory / "spec.yaml").read_text()
     durable = text.replace(PF, workload(", durability: majority"))
-    (said,) = specs.errors(durable, cluster="two.yaml")
-    assert "pf.durability: expected none on a cluster with replicas" in said
+    (output,) = specs.errors(durable, cluster="two.yaml")
+    assert "pf.durability: expected none on a cluster with replicas" in output
     assert specs.spec(durable).workloads["pf"].durability == "majority"
     specs.write("two.yaml", TWO % 0)
     assert specs.spec(durable, cluster="two.yaml").cluster.name == "two"
-    (said,) = specs.errors(text.replace(PF, workload(", restart: true")), cluster="two.yaml")
-    assert "pf.restart: expected false: a restart needs a cluster with a single engine node" in said
+    (output,) = specs.errors(text.replace(PF, workload(", restart: true")), cluster="two.yaml")
+    assert (
+        "pf.restart: expected false: a restart needs a cluster with a single engine node" in output
+    )
 
 
 def test_a_restart_needs_a_bucket_that_outlives_it(specs):
     text = (specs.directory / "spec.yaml").read_text().replace(PF, workload(", restart: true"))
-    (said,) = specs.errors(text + "buckets: [ephemeral]\n")
-    assert "pf.restart: expected false: ephemeral buckets lose their data" in said
+    (output,) = specs.errors(text + "buckets: [ephemeral]\n")
+    assert "pf.restart: expected false: ephemeral buckets lose their data" in output
     assert specs.spec(text + "buckets: [ephemeral, persistent]\n").workloads["pf"].restart
 
 
@@ -76,12 +78,12 @@ def test_its_variants_run_one_after_the_other_and_the_plan_says_why(specs):
 
 def test_only_it_gives_what_it_alone_knows(specs):
     more = "primary: [errors]"
-    (said,) = specs.added_errors(more)
-    assert "measures; got errors" in said
+    (output,) = specs.added_errors(more)
+    assert "measures; got errors" in output
     text = (specs.directory / "spec.yaml").read_text().replace(PF, workload(""))
     assert specs.spec(text).primary == ("errors",)
-    (said,) = specs.errors(text.replace(more, "primary: [slow_slices]"))
-    assert "measures; got slow_slices" in said
+    (output,) = specs.errors(text.replace(more, "primary: [slow_slices]"))
+    assert "measures; got slow_slices" in output
 
 
 def test_which_python_runs_it(specs):
@@ -92,5 +94,5 @@ def test_which_python_runs_it(specs):
     assert client_python(specs.spec(None, cluster="two.yaml"), "a") == "python3"
     named = specs.spec(None, "client.python=/opt/sdk/bin/python", cluster="two.yaml")
     assert client_python(named, "a") == "/opt/sdk/bin/python"
-    (said,) = specs.errors(None, "client.python=bin/python; id")
-    assert "client.python: expected the absolute path of a Python interpreter" in said
+    (output,) = specs.errors(None, "client.python=bin/python; id")
+    assert "client.python: expected the absolute path of a Python interpreter" in output

@@ -61,10 +61,10 @@ def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Servers:
 
 def test_a_command_is_taken_as_it_is_written(servers: Servers):
     spec = servers.load()
-    one, two = spec.variants.values()
-    assert one.server is not None
-    assert one.server.command == (str(servers.program), "-p", "{port}", "-t", "1.10")
-    assert (one.server.known_kind, one.allocator.name, one.allocator.preload) == (
+    single, two = spec.variants.values()
+    assert single.server is not None
+    assert single.server.command == (str(servers.program), "-p", "{port}", "-t", "1.10")
+    assert (single.server.known_kind, single.allocator.name, single.allocator.preload) == (
         "memcached",
         "system",
         None,

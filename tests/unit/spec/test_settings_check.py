@@ -56,7 +56,7 @@ def test_a_variant_that_leaves_nothing_out_is_recorded_as_ever(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("settings_check", "said"),
+    ("settings_check", "output"),
     [
         ("{skip: []}", "skip"),
         ("{}", "skip"),
@@ -67,11 +67,11 @@ def test_a_variant_that_leaves_nothing_out_is_recorded_as_ever(tmp_path: Path) -
         ("{skip: [allocator.options.dirty_decay_ms]}", "got allocator.options.dirty"),
     ],
 )
-def test_what_is_refused_and_where(tmp_path: Path, settings_check: str, said: str) -> None:
+def test_what_is_refused_and_where(tmp_path: Path, settings_check: str, output: str) -> None:
     with pytest.raises(SpecError) as refused:
         read(tmp_path, settings_check)
     assert "spec.yaml:9" in str(refused.value)
-    assert said in str(refused.value)
+    assert output in str(refused.value)
 
 
 def test_what_is_kept_is_found_again() -> None:

@@ -59,9 +59,9 @@ def text_with(specs, workload: str) -> str:
     ],
 )  # fmt: skip
 def test_what_is_refused(clusters, workload, message):
-    (said,) = clusters.errors(text_with(clusters, workload), cluster="replicas.yaml")
-    assert said.startswith("spec.yaml:8: workloads.")
-    assert message in said
+    (output,) = clusters.errors(text_with(clusters, workload), cluster="replicas.yaml")
+    assert output.startswith("spec.yaml:8: workloads.")
+    assert message in output
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_what_is_refused(clusters, workload, message):
     ],
 )  # fmt: skip
 def test_a_cluster_that_cannot_do_it_is_refused(clusters, kind, cluster, message):
-    (said,) = clusters.errors(text_with(clusters, step(kind)), cluster=cluster)
-    assert said.startswith("spec.yaml:8: workloads.")
-    assert message in said
+    (output,) = clusters.errors(text_with(clusters, step(kind)), cluster=cluster)
+    assert output.startswith("spec.yaml:8: workloads.")
+    assert message in output
 
 
 @pytest.mark.parametrize(
@@ -92,19 +92,19 @@ def test_its_variants_run_one_after_the_other_and_the_plan_says_why(clusters, ki
 
 
 def test_only_it_gives_the_metrics_of_steps(clusters):
-    (said,) = clusters.added_errors("primary: [lost_writes]")
-    assert "measures; got lost_writes" in said
+    (output,) = clusters.added_errors("primary: [lost_writes]")
+    assert "measures; got lost_writes" in output
     more = f"\nprimary: [{', '.join(OF_STEPS[:3])}]\n"
     spec = clusters.spec(text_with(clusters, step()) + more, cluster="replicas.yaml")
     assert spec.primary == OF_STEPS[:3]
     more = "\nprimary: [rss_bytes]\n"
-    (said,) = clusters.errors(text_with(clusters, step()) + more, cluster="replicas.yaml")
-    assert "measures; got rss_bytes" in said
+    (output,) = clusters.errors(text_with(clusters, step()) + more, cluster="replicas.yaml")
+    assert "measures; got rss_bytes" in output
 
 
 def test_an_sdk_workload_needs_replicas_for_a_failover(clusters):
     workload = "{type: sdk, items: 10k, failover: true}"
-    (said,) = clusters.errors(text_with(clusters, workload), cluster="plain.yaml")
-    assert "pf.failover: expected false: the cluster has no replicas to promote" in said
+    (output,) = clusters.errors(text_with(clusters, workload), cluster="plain.yaml")
+    assert "pf.failover: expected false: the cluster has no replicas to promote" in output
     spec = clusters.spec(text_with(clusters, workload), cluster="replicas.yaml")
     assert spec.workloads["pf"].failover

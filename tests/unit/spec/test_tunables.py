@@ -14,7 +14,7 @@ def variant(**env: str) -> Variant:
 
 
 @pytest.mark.parametrize(
-    ("env", "said"),
+    ("env", "output"),
     [
         (
             {"GLIBC_TUNABLES": "glibc.malloc.arenamax=1"},
@@ -28,8 +28,8 @@ def variant(**env: str) -> Variant:
         ({"GLIBC_TUNABLES": "malloc.check=1"}, r"names that begin with glibc\."),
     ],
 )
-def test_what_glibc_would_ignore(env: dict[str, str], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_what_glibc_would_ignore(env: dict[str, str], output: str) -> None:
+    with pytest.raises(ValidationError, match=output):
         variant(**env)
 
 

@@ -307,10 +307,10 @@ def test_every_accepted_scalar_is_what_a_reader_sees(tmp_path: Path, text: str):
             except SpecError:
                 results.append("refused")
                 continue
-            found: object = spec
+            matches: object = spec
             for key in field.split("."):
-                found = found[key] if isinstance(found, dict) else getattr(found, key)
-            results.append(found)
+                matches = matches[key] if isinstance(matches, dict) else getattr(matches, key)
+            results.append(matches)
         assert results[0] == results[1]
         if results[0] != "refused":
             spec_file.with_name("again.yaml").write_text(spec_document(spec))
@@ -322,7 +322,9 @@ def test_every_accepted_scalar_is_what_a_reader_sees(tmp_path: Path, text: str):
     assert value("description") in ("refused", text)
     assert value("sampling_check") in ("refused", reading(text))
     for field in ("blocks", "seed", "cluster.hosts.here.port"):
-        found = value(field)
-        assert found == "refused" or (found == reading(text) and type(found) is type(reading(text)))
-    found = value(f"{PF}.items")
-    assert found == "refused" or found == quantity(text)
+        matches = value(field)
+        assert matches == "refused" or (
+            matches == reading(text) and type(matches) is type(reading(text))
+        )
+    matches = value(f"{PF}.items")
+    assert matches == "refused" or matches == quantity(text)

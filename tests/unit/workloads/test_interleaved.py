@@ -13,7 +13,7 @@ from perfrunner.workloads.metrics import driven_interleaved
 from tests.support.recording import COST, PILLOWFIGHT, RecordingBench, RecordingGroup, turns
 
 
-def test_throughput_side_by_side_is_robust_and_has_its_totals_beside_it() -> None:
+def test_throughput_side_by_side_is_robust_and_has_its_totals_next_to_it() -> None:
     bench = RecordingGroup(RecordingBench(), RecordingBench(), turns=turns([100, 50]))
     base, other = pillowfight.run(bench, PILLOWFIGHT)
     assert base.metrics["ops_per_s"] == pytest.approx(100)
@@ -37,7 +37,7 @@ def test_throughput_side_by_side_is_robust_and_has_its_totals_beside_it() -> Non
     }
 
 
-def with_clocks(found: Turns, *, idle_cpu_ns: int | None = None) -> Turns:
+def with_clocks(results: Turns, *, idle_cpu_ns: int | None = None) -> Turns:
     """Every slice uses 150 of its server's 200 µs; 30 µs of others; the load lasts 100 s."""
     variants = tuple(
         replace(
@@ -49,9 +49,9 @@ def with_clocks(found: Turns, *, idle_cpu_ns: int | None = None) -> Turns:
                 foreign_cpu_ns=np.full(len(variant.slices.ops), 30_000),
             ),
         )
-        for variant in found.variants
+        for variant in results.variants
     )
-    return replace(found, variants=variants, seconds=100.0, idle_s=0.2)
+    return replace(results, variants=variants, seconds=100.0, idle_s=0.2)
 
 
 def test_the_parts_of_the_time_per_operation_add_up() -> None:

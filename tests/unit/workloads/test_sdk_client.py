@@ -36,14 +36,14 @@ START = 1000
 
 
 class Answer:
-    def __init__(self, found: Any) -> None:
-        self.found = found
+    def __init__(self, matches: Any) -> None:
+        self.results = matches
 
     @property
     def value(self) -> Any:
-        if isinstance(self.found, Exception):
-            raise self.found
-        return self.found
+        if isinstance(self.results, Exception):
+            raise self.results
+        return self.results
 
 
 class Several:
@@ -285,9 +285,9 @@ def test_verification_finds_one_document_of_many(full: Bucket, change: Any, says
     number = START + 3
     (version,) = versions.possible(number)
     change(full.stored, DOCUMENTS.key(number))
-    found: Any = verify(full, DOCUMENTS, versions)
-    assert (found["documents"], found["wrong"]) == (COUNT, 1)
-    (example,) = found["examples"]
+    matches: Any = verify(full, DOCUMENTS, versions)
+    assert (matches["documents"], matches["wrong"]) == (COUNT, 1)
+    (example,) = matches["examples"]
     assert example.startswith(f"{DOCUMENTS.key(number)}: expected version {version}, ")
     assert example.endswith(says.format(v=version))
 
@@ -296,14 +296,14 @@ def test_what_had_no_answer_in_time_is_read_again(full: Bucket) -> None:
     full.troubles = {
         "get_multi": [None, UnAmbiguousTimeoutException(), UnAmbiguousTimeoutException()]
     }
-    found: Any = verify(full, DOCUMENTS, fresh())
-    assert (found["wrong"], found["again"]) == (0, 2)
+    matches: Any = verify(full, DOCUMENTS, fresh())
+    assert (matches["wrong"], matches["again"]) == (0, 2)
     full.troubles = {
         "get_multi": [UnAmbiguousTimeoutException()],
         "get": [UnAmbiguousTimeoutException()],
     }
-    found = verify(full, DOCUMENTS, fresh())
-    assert (found["wrong"], found["again"]) == (1, 1), "and once only"
+    matches = verify(full, DOCUMENTS, fresh())
+    assert (matches["wrong"], matches["again"]) == (1, 1), "and once only"
 
 
 class Copy:
@@ -336,10 +336,10 @@ def test_the_copies_of_a_sample_are_read_on_every_node(
         return copies
 
     monkeypatch.setattr(full, "get_all_replicas", get_all_replicas, raising=False)
-    found: Any = verify(full, DOCUMENTS, fresh(), 2)
+    matches: Any = verify(full, DOCUMENTS, fresh(), 2)
     assert asked[:2] == [DOCUMENTS.key(START), DOCUMENTS.key(START + 4)]
-    assert (found["sampled"], found["wrong"]) == (10, int(bool(says)))
-    assert [e.partition(": ")[2] for e in found["examples"]] == [says][: found["wrong"]]
+    assert (matches["sampled"], matches["wrong"]) == (10, int(bool(says)))
+    assert [e.partition(": ")[2] for e in matches["examples"]] == [says][: matches["wrong"]]
 
 
 def test_a_lost_write_is_found(full: Bucket) -> None:
@@ -347,8 +347,8 @@ def test_a_lost_write_is_found(full: Bucket) -> None:
     load(full, versions)
     number = next(n for n in versions.numbers if versions.possible(n) != [0])
     full.stored[DOCUMENTS.key(number)] = DOCUMENTS.document(number, 0)
-    found: Any = verify(full, DOCUMENTS, versions)
-    assert found["examples"][0].endswith("it is version 0")
+    matches: Any = verify(full, DOCUMENTS, versions)
+    assert matches["examples"][0].endswith("it is version 0")
 
 
 def test_a_document_that_was_never_sent_is_stored_again_and_once_only() -> None:
@@ -361,7 +361,7 @@ def test_a_document_that_was_never_sent_is_stored_again_and_once_only() -> None:
         populate(full, DOCUMENTS, range(START, START + DOCUMENTS.batch))
 
 
-def test_a_document_that_cannot_be_stored_is_told() -> None:
+def test_a_document_that_cannot_be_stored_is_reported() -> None:
     full = Bucket(set=[None, TemporaryFailException(message="no memory")])
     with pytest.raises(
         LoadError, match=r"1 documents cannot be stored; sdk-000000001001: .*no memory"

@@ -46,8 +46,8 @@ class Replicas:
     ],
 )
 def test_the_copies_of_any_document_are_those_that_dcp_shows(copies: Any, says: list[str]) -> None:
-    found = compare(Replicas(copies, copies), [SHOWN])
-    assert found == {
+    results = compare(Replicas(copies, copies), [SHOWN])
+    assert results == {
         "documents": 1,
         "wrong": len(says),
         "examples": [f"{SHOWN.key}: {s}" for s in says],
@@ -98,8 +98,8 @@ class Bench:
             path = option.removeprefix("--sample=")
             assert mode == "copies"
             shown = json.loads(self.sent[f"{placement.host.name}:{path}"])
-            found = {"documents": len(shown), "examples": [], **self.answer(shown)}
-            report = {"tool": "sdk", "schema": SCHEMA, "verify": found}
+            results = {"documents": len(shown), "examples": [], **self.answer(shown)}
+            report = {"tool": "sdk", "schema": SCHEMA, "verify": results}
             reports[f"{how['output']}-{index + 1}.json"] = json.dumps(report)
         return reports
 

@@ -1,4 +1,4 @@
-"""What the scenario of `type: sdk` does, in which order, and what its processes are told."""
+"""What the scenario of `type: sdk` does, in which order, and what its processes are given."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Bench:
     def __init__(self, *, persistent: bool = True, wrong: str = "", **access: Any) -> None:
         self.persistent, self.wrong, self.access = persistent, wrong, access
         self.log: list[str] = []
-        self.told: dict[str, list[list[str]]] = {}
+        self.messages: dict[str, list[list[str]]] = {}
 
     def load_program(
         self,
@@ -49,7 +49,7 @@ class Bench:
         assert program == sdk_program()
         self.log.append(f"{output}{' in step' if in_step else ''}")
         count = CLIENTS * processes
-        self.told[output] = [list(arguments(Share(n, count))) for n in range(count)]
+        self.messages[output] = [list(arguments(Share(n, count))) for n in range(count)]
         return {
             f"{output}-{n + 1}.json": json.dumps(self._report(output, Share(n, count)))
             for n in range(count)
@@ -198,25 +198,25 @@ def test_fixed_work_is_work_over_its_time() -> None:
     measured = run(bench, spec(operations=1600))
     assert measured.metrics["ops_per_s"] == 800
     assert "ops_per_s_p90" not in measured.metrics
-    assert all("--num-ops=400" in told for told in bench.told["client"])
+    assert all("--num-ops=400" in messages for messages in bench.messages["client"])
 
 
-def test_what_its_processes_are_told() -> None:
+def test_what_its_processes_are_given() -> None:
     bench = Bench()
     run(bench, spec(value_size=[100, 200], set_share=30, durability="majority"))
-    assert [told[0] for told in bench.told["client"]] == ["access"] * 4
-    assert set(bench.told["client"][1][1:]) == {
+    assert [messages[0] for messages in bench.messages["client"]] == ["access"] * 4
+    assert set(bench.messages["client"][1][1:]) == {
         "--start-at=250", "--num-items=250", "--min-size=100", "--max-size=200", "--random-seed=11",
         "--versions=/w/versions-2", "--set-pct=30", "--duration=4", "--durability=majority",
     }  # fmt: skip
-    assert all("--copies=2" in told for told in bench.told["verify-load"])
+    assert all("--copies=2" in messages for messages in bench.messages["verify-load"])
     for phase in ("populate", "verify-load"):
-        assert not [a for told in bench.told[phase] for a in told if "durability" in a]
-    keys = [[a for a in told if a.startswith(("--start", "--num-items", "--random"))]
-            for told in bench.told["client"]]  # fmt: skip
+        assert not [a for messages in bench.messages[phase] for a in messages if "durability" in a]
+    keys = [[a for a in messages if a.startswith(("--start", "--num-items", "--random"))]
+            for messages in bench.messages["client"]]  # fmt: skip
     for phase in ("populate", "verify-load"):
-        for mine, told in zip(keys, bench.told[phase], strict=True):
-            assert set(mine) <= set(told), "every process knows its own keys"
+        for mine, messages in zip(keys, bench.messages[phase], strict=True):
+            assert set(mine) <= set(messages), "every process knows its own keys"
 
 
 @pytest.mark.parametrize("after", ["load", "restart", "failover"])

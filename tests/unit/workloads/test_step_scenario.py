@@ -1,4 +1,4 @@
-"""What the scenario of `type: step` does, in which order, and what its load is told."""
+"""What the scenario of `type: step` does, in which order, and what its load is given."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Bench:
     seed = 11
     vbuckets = 64
 
-    def __init__(self, **found: Any) -> None:
+    def __init__(self, **results: Any) -> None:
         self.log: list[str] = []
-        self.found = found
+        self.results = results
 
     def load(self, tool: str, arguments: Arguments, *, output: str) -> None:
         self.log.append(f"load {tool} {output}")
@@ -69,23 +69,23 @@ class Bench:
         after: float,
     ) -> Around:
         self.log.append(f"load {tool} {output}: {before:g} s, step, {after:g} s")
-        self.told = [list(arguments(Share(n, 2))) for n in range(2)]
+        self.messages = [list(arguments(Share(n, 2))) for n in range(2)]
         texts = {f"{output}-{n}.json": json.dumps(self._report()) for n in (1, 2)}
         return Around(texts, 3.0, 3.5, step())
 
     def _report(self) -> dict[str, Any]:
         client = {"cpu_user_s": 0.5, "cpu_sys_s": 0.0, "wall_s": 6.5, "threads": 1}
         series = [{"t": t + 1.0, "ops": 5000} for t in range(6)]
-        found = {"lost": 2, "foreign": 0, "not_my_vbucket": 4, "broken_off": 1, "maps": 2, "misses": 3,
-                 "absent": 0, "documents": 500, **self.found}  # fmt: skip
+        results = {"lost": 2, "foreign": 0, "not_my_vbucket": 4, "broken_off": 1, "maps": 2, "misses": 3,
+                 "absent": 0, "documents": 500, **self.results}  # fmt: skip
         return {
             "tool": "consistency_checker", "schema": 1, "populate": None, "client": client,
-            "learn": {"documents": 500, "absent": found["absent"]},
+            "learn": {"documents": 500, "absent": results["absent"]},
             "access": {
                 "ops": 30_000, "gets": 20_000, "sets": 10_000, "errors": {}, "seconds": 6.5, "series": series,
-                "latency_ns": {"get": H, "set": H}, "per_ms": [5] * 3000 + [0] * 250 + [5] * 3250, **found,
+                "latency_ns": {"get": H, "set": H}, "per_ms": [5] * 3000 + [0] * 250 + [5] * 3250, **results,
             },
-            "check": {"documents": found["documents"], "lost": 1, "foreign": 0},
+            "check": {"documents": results["documents"], "lost": 1, "foreign": 0},
         }  # fmt: skip
 
 
@@ -153,22 +153,22 @@ def test_misses_and_lost_writes_are_figures_and_make_no_trial_discarded() -> Non
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("results", "says"),
     [
         ({"absent": 1}, "2 documents were missing before the step"),
         ({"documents": 499}, "998 of 1000 documents were read after the step"),
         ({"foreign": 3}, "6 documents were written by another client"),
     ],
 )
-def test_an_account_that_cannot_be_right_is_a_failure(found: dict[str, int], says: str) -> None:
+def test_an_account_that_cannot_be_right_is_a_failure(results: dict[str, int], says: str) -> None:
     with pytest.raises(TrialError, match=says):
-        run(Bench(**found), spec())
+        run(Bench(**results), spec())
 
 
-def test_what_its_load_is_told() -> None:
+def test_what_its_load_is_given() -> None:
     bench = Bench()
     run(bench, spec(detection=2, threads=3, connections=2, value_size=[20, 40], set_share=70))
-    first, second = (set(words) for words in bench.told)
+    first, second = (set(words) for words in bench.messages)
     assert {"--start-at=0", "--num-items=500", "--random-seed=11"} <= first
     assert {"--start-at=500", "--num-items=500", "--random-seed=12"} <= second
     both = {"--num-threads=3", "--connections=2", "--batch-size=10", "--min-size=20", "--max-size=40",

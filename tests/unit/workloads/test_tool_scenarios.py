@@ -225,7 +225,7 @@ def document(names: Mapping[str, tuple[float, float]], **variant: Any) -> str:
         benchmarks.append(
             {"name": name, "full": name, "pass": None, "rounds": 5, "variants": variants}
         )
-    one = {
+    single = {
         "name": "0",
         "pid": 1,
         "context": {"build.x": "y"},
@@ -234,7 +234,7 @@ def document(names: Mapping[str, tuple[float, float]], **variant: Any) -> str:
         **variant,
     }
     return json.dumps({"tool": "conductor", "schema": 1, "failure": None, "failed_variant": None,
-                       "variants": [one, one], "benchmarks": benchmarks})  # fmt: skip
+                       "variants": [single, single], "benchmarks": benchmarks})  # fmt: skip
 
 
 def test_benchmarks_side_by_side_are_robust_over_rounds() -> None:
