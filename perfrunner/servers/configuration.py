@@ -8,12 +8,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
+from perfrunner.hosts import scripts
 from perfrunner.hosts.transport import Transport
 from perfrunner.servers.redis import OVERRULED
 from perfrunner.servers.registry import adapter_for
 
 _DEPTH = 8  # of files that include others
-_SHOW = 'IFS=; for file in $1; do cat -- "$file"; echo; done'  # an include may be a pattern
 
 
 def unfit_in_files(kind: str, arguments: Sequence[str], host: Transport) -> str | None:
@@ -38,7 +38,7 @@ def _settings(file: str, host: Transport, depth: int) -> Mapping[str, str]:
     settings: dict[str, str] = {}
     if not file.startswith("/") or not depth:
         return settings  # the server says what is wrong with it
-    text = host.run(["sh", "-c", _SHOW, "sh", file], check=False).stdout
+    text = host.run(["sh", "-c", scripts.SHOW_FILES, "sh", file], check=False).stdout
     for line in text.splitlines():
         try:
             name, *values = shlex.split(line)

@@ -21,6 +21,7 @@ from perfrunner.experiment.trial.command_server import (
 )
 from perfrunner.experiment.trial.placement import Deployed, Placement, client_python
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
+from perfrunner.hosts import scripts
 from perfrunner.servers.adapter import Adapter, State
 from perfrunner.servers.configuration import unfit_in_files
 from perfrunner.servers.placing import place
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 READY_TIMEOUT_S = 60.0
 STOP_GRACE_S = 5.0
-_SERVED = 'cd "/proc/$1" && readlink exe && sha256sum < exe && tr "\\0" "\\n" < cmdline'
 _CHOOSE_CPUS = ("taskset", "numactl")
 
 
@@ -202,7 +202,9 @@ def _ask(
         process = CommandServer.start(host, setup, recorder.variant(0), "")
         try:
             process.wait_ready(time.monotonic() + READY_TIMEOUT_S)
-            served = host.run(["sh", "-c", _SERVED, "sh", str(process.handle.pid)], check=False)
+            served = host.run(
+                ["sh", "-c", scripts.SERVED_BY, "sh", str(process.handle.pid)], check=False
+            )
             process.stop(time.monotonic())
             log = host.read_text(setup.log)
         finally:

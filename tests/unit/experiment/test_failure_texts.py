@@ -56,7 +56,7 @@ def test_a_sampler_that_ends_early_says_why(tmp_path: Any):
     engine = SimpleNamespace(host=host, setup=SimpleNamespace(directory="trial"))
     nothing = SimpleNamespace(stop=lambda *_: None)
     bench = SimpleNamespace(
-        profiler=None, recorder=nothing, directory=tmp_path,
+        profiler=None, trial=SimpleNamespace(recorder=nothing, directory=tmp_path),
         forget=lambda _: None, check_engines=lambda: None,
     )  # fmt: skip
     sampler = Sampler(cast(Any, engine), cast(Any, handle), "s", "trial/s.jsonl")

@@ -12,10 +12,15 @@ from perfrunner.experiment.interrupt import Interrupted, InterruptedTwice, Signa
 
 @pytest.fixture(autouse=True)
 def _as_on_a_terminal() -> Iterator[None]:
-    """Under nohup these tests would inherit that SIGHUP is ignored, which a run respects."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    """Under nohup or in a shell's background these tests would inherit ignored signals, which a run respects."""
+    before = {
+        signum: signal.signal(signum, signal.SIG_DFL)
+        for signum in SignalGuard.SIGNALS
+        if signum != signal.SIGINT
+    }
     yield
-    signal.signal(signal.SIGHUP, before)
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
 
 
 def send(signum: int = signal.SIGINT) -> None:

@@ -29,7 +29,8 @@ class Host:
 class Bench:
     def __init__(self) -> None:
         self.placements = [SimpleNamespace(host=Host(), tools="/t", directory="/d")]
-        self.recorder = SimpleNamespace(wait_for_file=lambda *_: None, signal=lambda *_: None)
+        recorder = SimpleNamespace(wait_for_file=lambda *_: None, signal=lambda *_: None)
+        self.trial = SimpleNamespace(recorder=recorder)
 
     def start_clients(self, *_: object, **__: object) -> list[SimpleNamespace]:
         handle = SimpleNamespace(poll=lambda: None, signal=lambda _: None)
