@@ -141,14 +141,15 @@ def _facts_of_run(
 ) -> dict[str, str]:
     named = dict.fromkeys(_named_case(c, page) for c in report.comparison.cases)
     hosts = next((f.value for f in report.context if f.label == HOSTS), "unknown host")
-    compilers = {_compiler(build.provenance) for build in data.builds}
+    compilers = filter(None, {_compiler(build.provenance) for build in data.builds})
     discarded = sum(t.status != "ok" for t in trials)
     return {
         "run": f"`{data.experiment.id}`",
         "workloads": ", ".join(named),
         "seed": str(data.experiment.seed),
         "hosts": plain(hosts),
-        "built with": f"perfrunner {data.experiment.tool_version}, {', '.join(sorted(compilers))}",
+        "built with": ", ".join([f"perfrunner {data.experiment.tool_version}", *sorted(compilers)]),
+        **({"servers": servers} if (servers := _servers(data)) else {}),
         "blocks": str(report.comparison.blocks),
         "trials": f"{len(trials)}, {discarded or 'none'} discarded",
         "duration without builds": took,
@@ -166,6 +167,13 @@ def _named_case(case: Case, page: Page) -> str:
 def _compiler(provenance: Mapping[str, Any]) -> str:
     compiler = provenance.get("compiler")
     return str(compiler.get("version", "")) if isinstance(compiler, dict) else str(compiler or "")
+
+
+def _servers(data: ExperimentData) -> str:
+    """Return kind and version of each server other than the engine."""
+    known = [build.settings for build in data.builds if "server.kind" in build.settings]
+    named = {f"{s['server.kind']} {s.get('server.version', '')}".rstrip() for s in known}
+    return ", ".join(sorted(named))
 
 
 def _minutes(seconds: float) -> str:
