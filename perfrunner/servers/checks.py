@@ -57,9 +57,7 @@ class ChecksHere:
                 word = server.command[at]
                 if (not remote or "/" in word) and (text := program_problem(word)):
                     wrong["command", at] = text
-        word = server.command[server.programs[-1]]
-        here = server.image is None and server.git is None and (not remote or "/" in word)
-        kind = kind_of(server, find_program(word) if here else None)
+        kind = kind_of(server, _serving_program(server, remote=remote))
         adapter, own = adapter_for(kind), server.own_words[1:]
         refused = adapter.refused(own)
         if server.image is None:  # whose files are its own
@@ -85,11 +83,15 @@ class ChecksHere:
                 find_library(preload)
         except UsageError as error:
             return f"{error.message} ({error.hint})" if error.hint else error.message
-        word = server.command[server.programs[-1]]
-        if server.git is not None or (remote and "/" not in word):
-            return None  # there is no program yet: prepare.py or placing.py looks at it
-        path = find_program(word)
+        path = _serving_program(server, remote=remote)
         return None if path is None else preload_problem(path, server)
+
+
+def _serving_program(server: ServerSpec, *, remote: bool) -> Path | None:
+    """Return the program of this machine that serves; None if it is not here (see prepare.py, placing.py)."""
+    word = server.command[server.programs[-1]]
+    elsewhere = server.image is not None or server.git is not None or (remote and "/" not in word)
+    return None if elsewhere else find_program(word)
 
 
 def kind_of(server: ServerSpec, program: Path | None) -> Kind:
