@@ -191,9 +191,9 @@ def _zone(effect: Effect) -> Interval:
 
 def _alike(published: float, effect: Effect) -> bool:
     """Return whether the two effects differ by at most ALIKE of the published one, on the scale of the estimate."""
-    sizes = (published, effect.estimate)
-    published, measured = map(math.log, sizes) if effect.kind == "ratio" else sizes
-    return abs(measured - published) <= ALIKE * abs(published)
+    if effect.kind == "ratio":
+        return abs(math.log(effect.estimate / published)) <= ALIKE * abs(math.log(published))
+    return abs(effect.estimate - published) <= ALIKE * abs(published)
 
 
 def _size(published: float | None, measured: Row | None) -> str:
