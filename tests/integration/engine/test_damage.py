@@ -105,31 +105,22 @@ class Store:
         return process, int(port_file.read_text())
 
     def fill(self, stop: str) -> None:
-        """Documents, an overwrite, deletions and a cluster config; `stop` is clean or killed."""
-        process, port = self.start(self.template)
-        assert port is not None
-        with Wire(port, timeout=200) as wire:
-            wire.send(frame(SET_CONFIG, value=self.config(port)))
-            assert wire.answer().status == 0
-            requests = [set_frame(b"key-%d" % n, b"value-%d" % n) for n in range(12)]
-            requests += [set_frame(b"key-3", b"another value"), frame(DELETE, b"key-5")]
-            for request in requests:
-                wire.send(request)
-                assert wire.answer().status == 0
-            while wire.stats()["ep_queue_size"] != "0":
-                time.sleep(0.01)
+        """Store documents, an overwrite, deletions and a cluster config; `stop` is clean or killed."""
         self.stop = stop
-        self.end(process, port)
+        requests = [set_frame(b"key-%d" % n, b"value-%d" % n) for n in range(12)]
+        self.live([*requests, set_frame(b"key-3", b"another value"), frame(DELETE, b"key-5")])
 
     def add(self, documents: int) -> None:
-        """Start it again, store more documents, and stop it in the same way."""
+        """Store more documents in another life of the engine."""
+        self.live([set_frame(b"later-%d" % number, b"x") for number in range(documents)])
+
+    def live(self, requests: list[bytes]) -> None:
+        """Start the engine, make the requests, wait until they are stored, and stop it."""
         process, port = self.start(self.template)
         assert port is not None
         with Wire(port, timeout=200) as wire:
-            wire.send(frame(SET_CONFIG, value=self.config(port)))
-            assert wire.answer().status == 0
-            for number in range(documents):
-                wire.send(set_frame(b"later-%d" % number, b"x"))
+            for request in [frame(SET_CONFIG, value=self.config(port)), *requests]:
+                wire.send(request)
                 assert wire.answer().status == 0
             while wire.stats()["ep_queue_size"] != "0":
                 time.sleep(0.01)

@@ -32,7 +32,7 @@ def persist(wire: Wire, count: int, value: bytes = VALUE) -> None:
 
 @contextmanager
 def syncs_of(engine: Engine, file: Path) -> Iterator[Callable[[], int]]:
-    """How many calls of the engine have put something on the disk. One may be reported in two lines: begun, resumed."""
+    """Count the calls of the engine that have put something on the disk; one may fill two lines: begun, resumed."""
     done = re.compile(r"\bf(?:data)?sync(?:\(| resumed>).* = 0$")
     command = [
         "strace",

@@ -115,7 +115,7 @@ def test_every_item_of_a_loaded_node_arrives(kind: str, start_pair: Any, tmp_pat
 
 @pytest.mark.parametrize("kind", ["ephemeral", "persistent"])
 def test_a_replica_is_charged_for_what_it_holds(kind: str, start_pair: Any, tmp_path: Any) -> None:
-    """What was overwritten and given back is charged first as well: nothing may be left of it."""
+    """Memory of overwritten documents is charged first, and must all be given back."""
     quick = ("--param", "chk_period_ms=100", "--param", "chk_remover_ms=100")
     source = start_pair(kind, "--data-dir", str(tmp_path / "source"), *quick)
     replica = start_pair(kind, "--data-dir", str(tmp_path / "replica"), *quick, replica_of=source)

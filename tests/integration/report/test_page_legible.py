@@ -26,7 +26,7 @@ CLIPPED = """() => {
 
 
 def on_paper(tab):
-    """As when a reader prints: the page is laid out on the screen, and the sheet is laid out without a resize."""
+    """Print as a reader does: the page is laid out for the screen first, and for the sheet without a resize."""
     tab.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     tab.emulate_media(media="print")
     tab.set_viewport_size({"width": A4, "height": 1000})

@@ -1,4 +1,4 @@
-"""What only SSH has: a login that fails or takes long, a link that breaks, a server with limits."""
+"""Test what only SSH has: a login that fails or takes long, a link that breaks, a server with limits."""
 
 from __future__ import annotations
 

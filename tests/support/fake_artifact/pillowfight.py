@@ -20,7 +20,7 @@ def report(populate: dict | None, access: dict | None, busy: object = None) -> d
 
 
 def accessed(link: Link, behaviour: dict, ops: int, seconds: float) -> dict:
-    """What the load of `ops` operations says, and the engine counts of them."""
+    """Return the report of a load of `ops` operations, as the engine counts them."""
     sets = int(ops * float(single(results, "set-pct")) / 100)
     gets = ops - sets
     link.ask(cmd="ops", gets=gets, sets=sets)

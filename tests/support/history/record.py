@@ -1,4 +1,4 @@
-"""What is recorded of a run: every operation with its begin and end, the reigns of active nodes, and their reports.
+"""Define the record of a run: every operation with its begin and end, the reigns of active nodes, and their reports.
 
 A *reign* is the time in which one process is the active node: it begins when clients are sent there and ends with a
 crash, a promotion elsewhere or a planned switch. Its histories, one for each vBucket, have uuids of their own.

@@ -119,7 +119,7 @@ def test_publish_measures_a_page_as_it_says_that_it_is_made(checkout):
 
 
 def test_options_of_a_page_are_those_of_a_run():
-    """What a page says is what `perfrunner run` understands; a profile is one that its spec has."""
+    """`perfrunner run` understands the options of a page, and its spec has the profile that they name."""
     output = [
         (path, matches)
         for path in sorted((ROOT / "docs" / "experiments").glob("*.md"))

@@ -1,4 +1,4 @@
-"""How an engine ends: how long a clean stop may take, and what is reported of one that died."""
+"""Test the end of an engine: how long a clean stop may take, and what is reported of one that died."""
 
 from __future__ import annotations
 
