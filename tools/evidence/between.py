@@ -22,7 +22,7 @@ from perfrunner.analysis.model import CONFIDENCE
 from perfrunner.errors import TrialError
 from perfrunner.report.numbers import minus
 from tools.evidence import figures
-from tools.evidence.cells import fact_of, table
+from tools.evidence.cells import fact_of, slice_text, table
 from tools.evidence.kept import Comparison, Kept
 from tools.evidence.studies import JEMALLOC, PRIMARY, SYSTEM, Base, Common, Load, Planned
 
@@ -159,7 +159,7 @@ def tables(results: Kept) -> str:
                 [
                     group[0].bucket,
                     str(fact_of(group[0], "neighbour")),
-                    f"{1000 * float(fact_of(group[0], 'slice_s')):g} ms",
+                    slice_text(group[0]),
                     f"`{metric}`",
                     str(runs.n),
                     minus(f"{100 * math.expm1(runs.mean):+.2f} % [{low:+.2f}, {high:+.2f}]"),
@@ -186,8 +186,9 @@ def tables(results: Kept) -> str:
     for key, group in repeated.items():
         alone = repeated.get((key[0], NEIGHBOURS[0], key[2]))
         if alone is not None and alone is not group:
-            length = f"{1000 * float(fact_of(group[0], 'slice_s')):g} ms"
-            changes.append(f"{group[0].bucket}, slices of {length}: {_change(group, alone)}")
+            changes.append(
+                f"{group[0].bucket}, slices of {slice_text(group[0])}: {_change(group, alone)}"
+            )
     if not changes:
         return head
     return (

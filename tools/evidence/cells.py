@@ -35,6 +35,11 @@ def fact_of(comparison: Comparison, key: str) -> Any:
     return comparison.bucket if key == "bucket" else comparison.facts.get(key, "")
 
 
+def slice_text(comparison: Comparison) -> str:
+    """Return the length of a comparison's slices: `2 ms`."""
+    return f"{1000 * float(fact_of(comparison, 'slice_s')):g} ms"
+
+
 def shown(value: Any, key: str) -> str:
     return f"{value:g} s" if key == "load_s" else str(value)
 

@@ -17,6 +17,7 @@ from tools.evidence.cells import (
     host_text,
     percent,
     shown,
+    slice_text,
     table,
     when,
 )
@@ -226,7 +227,7 @@ def _account(results: Kept) -> str:
         rows.append(
             [
                 f"`{response.fault}`",
-                shown(comparison.facts["slice_s"], "slice_s"),
+                slice_text(comparison),
                 str(response.blocks),
                 f"{len(comparison.others)}, to {100 * response.counted:.1f} %",
                 *(_slope(response.slopes[name]) for name in figures.FIGURES),
@@ -374,7 +375,7 @@ def _slices(results: Kept) -> str:
     rows = [
         [
             comparison.bucket,
-            f"{1000 * float(fact_of(comparison, 'slice_s')):g} ms",
+            slice_text(comparison),
             *(change_text(figures.effect(comparison, metric, other), metric) for metric in PRIMARY),
         ]
         for comparison in ordered
