@@ -27,13 +27,19 @@ void check(int result, const std::string& what) {
     }
 }
 
-/// Marks a session whose client begins another handshake. OpenSSL refuses it with a warning, but
-/// keeps its message, which may have 128 KiB.
-char kRenegotiates;
-
+/// OpenSSL refuses another handshake with a warning, but keeps its message, which may have 128 KiB.
 void noteRenegotiation(const SSL* ssl, int where, int /*result*/) {
     if ((where & SSL_CB_HANDSHAKE_START) != 0 && SSL_get_peer_finished(ssl, nullptr, 0) != 0) {
-        SSL_set_app_data(const_cast<SSL*>(ssl), &kRenegotiates);
+        static_cast<TlsSession::Peer*>(SSL_get_app_data(ssl))->renegotiates = true;
+    }
+}
+
+/// Counts key updates: OpenSSL has limits for empty records and warnings, but none for these.
+void noteMessage(int isSent, int /*version*/, int type, const void* message, size_t size, SSL* ssl,
+                 void* /*argument*/) {
+    if (isSent == 0 && type == SSL3_RT_HANDSHAKE && size > 0 &&
+        *static_cast<const uint8_t*>(message) == SSL3_MT_KEY_UPDATE) {
+        ++static_cast<TlsSession::Peer*>(SSL_get_app_data(ssl))->keyUpdates;
     }
 }
 
@@ -83,7 +89,13 @@ TlsSession::Handshake TlsSession::handshake() {
 std::optional<size_t> TlsSession::receive(uint8_t* to, size_t room) {
     ERR_clear_error();
     const int count = SSL_read(ssl_.get(), to, sizeOf(room));
-    return SSL_get_app_data(ssl_.get()) == &kRenegotiates ? std::nullopt : transferred(count);
+    if (peer_->renegotiates || peer_->keyUpdates > kMostKeyUpdates) {
+        return std::nullopt;
+    }
+    if (count > 0) {
+        peer_->keyUpdates = 0;
+    }
+    return transferred(count);
 }
 
 std::optional<size_t> TlsSession::send(const void* data, size_t size) {
@@ -135,6 +147,7 @@ TlsContext TlsContext::server(const std::filesystem::path& cert, const std::file
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET);
     SSL_CTX_set_info_callback(context, noteRenegotiation);
+    SSL_CTX_set_msg_callback(context, noteMessage);
     return made;
 }
 
@@ -154,6 +167,7 @@ TlsSession TlsContext::session(int socket) const {
     if (!made || SSL_set_fd(made.ssl_.get(), socket) != 1) {
         throw std::bad_alloc();
     }
+    SSL_set_app_data(made.ssl_.get(), made.peer_.get());
     return made;
 }
 

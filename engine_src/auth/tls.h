@@ -27,6 +27,15 @@ class TlsError : public std::runtime_error {
 class TlsSession {
   public:
     TlsSession() = default;  ///< none: plain TCP
+
+    /// A client needs no key update before 2^24 records (RFC 8446, section 5.5).
+    static constexpr unsigned kMostKeyUpdates = 32;
+    /// What the other side did, besides sending data.
+    struct Peer {
+        bool renegotiates = false;
+        unsigned keyUpdates = 0;  ///< since the last data
+    };
+
     [[nodiscard]] explicit operator bool() const { return ssl_ != nullptr; }
 
     enum class Handshake { Done, WantsInput, WantsOutput };
@@ -35,8 +44,8 @@ class TlsSession {
     Handshake handshake();
 
     /// Returns the number of bytes received: 0 if there are none now, nothing at the end of the
-    /// stream, on an error, or if a client begins another handshake. Like send(), it performs the
-    /// handshake as needed.
+    /// stream, on an error, if a client begins another handshake, or after kMostKeyUpdates key
+    /// updates without data between them. Like send(), it performs the handshake as needed.
     std::optional<size_t> receive(uint8_t* to, size_t room);
     /// Returns the number of bytes taken. After 0 the same bytes have to be sent again; nothing on
     /// an error.
@@ -51,9 +60,10 @@ class TlsSession {
     struct Free {
         void operator()(ssl_st* ssl) const;
     };
-    explicit TlsSession(ssl_st* ssl) : ssl_(ssl) {}
+    explicit TlsSession(ssl_st* ssl) : peer_(std::make_unique<Peer>()), ssl_(ssl) {}
     std::optional<size_t> transferred(int count);
 
+    std::unique_ptr<Peer> peer_;  // ssl_ points to it
     std::unique_ptr<ssl_st, Free> ssl_;
 };
 

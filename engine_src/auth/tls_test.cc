@@ -101,6 +101,23 @@ class TlsTest : public testing::Test {
         std::array<uint8_t, 16384> read{};
         return server_.receive(read.data(), read.size());
     }
+    /// Receives until data or the end has come.
+    std::optional<size_t> receiveData() {
+        std::optional<size_t> came = 0;
+        for (int i = 0; came == 0U && i < 200; ++i) {
+            came = receive();
+        }
+        return came;
+    }
+    static std::string keyUpdates(Client& client, unsigned count) {
+        std::string updates;
+        for (unsigned i = 0; i < count; ++i) {
+            EXPECT_EQ(SSL_key_update(client.ssl(), SSL_KEY_UPDATE_NOT_REQUESTED), 1);
+            EXPECT_EQ(SSL_do_handshake(client.ssl()), 1);
+            updates += client.take();
+        }
+        return updates;
+    }
     int unread() {
         int bytes = 0;
         ::ioctl(near_.get(), FIONREAD, &bytes);
@@ -132,23 +149,24 @@ class TlsTest : public testing::Test {
 TEST_F(TlsTest, AReadProcessesFewKeyUpdates) {
     Client client(TLS1_3_VERSION);
     shakeHands(client);
-    std::string updates;
-    for (int i = 0; i < 100; ++i) {
-        ASSERT_EQ(SSL_key_update(client.ssl(), SSL_KEY_UPDATE_NOT_REQUESTED), 1);
-        ASSERT_EQ(SSL_do_handshake(client.ssl()), 1);
-        updates += client.take();
-    }
+    const std::string updates = keyUpdates(client, TlsSession::kMostKeyUpdates);
     send(updates);
     EXPECT_EQ(receive(), 0U);
     EXPECT_GT(unread(), static_cast<int>(updates.size()) / 2)
             << "one client took the thread's time";
-    ASSERT_EQ(SSL_write(client.ssl(), "data", 4), 4);
-    send(client.take());
-    std::optional<size_t> came = 0;
-    for (int i = 0; came == 0U && i < 200; ++i) {
-        came = receive();
+    for (int i = 0; i < 2; ++i) {  // data allow more of them
+        ASSERT_EQ(SSL_write(client.ssl(), "data", 4), 4);
+        send(client.take());
+        EXPECT_EQ(receiveData(), 4U);
+        send(keyUpdates(client, TlsSession::kMostKeyUpdates));
     }
-    EXPECT_EQ(came, 4U);
+}
+
+TEST_F(TlsTest, KeyUpdatesWithoutDataEndTheConnection) {
+    Client client(TLS1_3_VERSION);
+    shakeHands(client);
+    send(keyUpdates(client, TlsSession::kMostKeyUpdates + 1));
+    EXPECT_EQ(receiveData(), std::nullopt);
 }
 
 TEST_F(TlsTest, AnotherHandshakeEndsTheConnection) {
