@@ -48,16 +48,10 @@ class Estimate:
 
         return 2 * sum(self.seconds[case] for case in cases_to_check(spec))
 
-    def profiles(self, spec: Spec) -> float:
-        """Return the seconds of the CPU profiles: one trial of each variant and profiled case."""
-        from perfrunner.experiment.plan import cases_to_profile
-
-        return len(spec.variants) * sum(self.seconds[case] for case in cases_to_profile(spec))
-
     def total(self, spec: Spec, blocks: int | None = None) -> float:
-        """Return the seconds of builds, trials, the sampling check and CPU profiles."""
-        after_trials = self.sampling_check(spec) + self.profiles(spec)
-        return self.builds * BUILD_SECONDS + self.trials(spec, blocks) + after_trials
+        """Return the seconds of builds, trials and the sampling check."""
+        builds = self.builds * BUILD_SECONDS
+        return builds + self.trials(spec, blocks) + self.sampling_check(spec)
 
 
 def estimate(spec: Spec, spec_path: Path | None, given: RunOptions) -> Estimate:

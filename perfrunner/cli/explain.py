@@ -19,16 +19,15 @@ if TYPE_CHECKING:
     from perfrunner.measure.cpu_profile import Folded
     from perfrunner.report.explain import ProfiledPair
     from perfrunner.results import ExperimentData
-    from perfrunner.results.profiles import VariantProfile
 
 
 @click.command(
     "explain",
-    epilog="\b\nExamples:\n  perfrunner run SPEC --set workloads.pillowfight.profile=blocks"
+    epilog="\b\nExamples:\n  perfrunner run SPEC --set workloads.pillowfight.profile=perf"
     "\n  perfrunner explain glibc jemalloc                 two variants of the latest experiment"
     "\n  perfrunner explain quickstart glibc jemalloc      two variants of a named experiment"
     "\n  perfrunner explain glibc jemalloc --flame why.svg"
-    "\n\nA workload with `profile: blocks` records every trial with perf (see docs/how-to/explain.md).",
+    "\n\nA workload with `profile: perf` records every trial with perf (see docs/how-to/explain.md).",
 )
 @click.argument("names", metavar="[RUN] A B", nargs=-1, shell_complete=complete.comparable)
 @click.option(
@@ -63,7 +62,7 @@ def command(
     Each function has a change with an interval over blocks. Functions are listed if they changed at a false discovery
     rate of 5 %. Front end and background threads are separate rows.
     """
-    from perfrunner.report.explain import explain_document, explained
+    from perfrunner.report.explain import explain_document, profiled_pair
 
     if len(names) not in (2, 3):
         raise UsageError(
@@ -74,7 +73,7 @@ def command(
     with options.open_results(out_dir) as store:
         data = store.load(store.resolve(run[0] if run else None).id)
     _check_variants(data, a, b)
-    pairs = [explained(data, chosen, a, b) for chosen in _cases(data, case)]
+    pairs = [profiled_pair(data, chosen, a, b) for chosen in _cases(data, case)]
     if flame is not None:
         _write_flame(pairs, flame)
     if as_json:
@@ -103,10 +102,10 @@ def _cases(data: ExperimentData, wanted: str | None) -> list[CaseBlocks]:
     cases = profiled_cases(data)
     if not cases:
         workloads = list(dict.fromkeys(trial.workload for trial in data.trials))
-        sets = " ".join(f"--set workloads.{name}.profile=blocks" for name in workloads[:1])
+        sets = " ".join(f"--set workloads.{name}.profile=perf" for name in workloads[:1])
         raise UsageError(
-            f"{data.experiment.id} has no CPU profiles of its blocks",
-            f"run it again with {sets or 'profile: blocks in its workloads'}",
+            f"{data.experiment.id} has no CPU profiles",
+            f"run it again with {sets or 'profile: perf in its workloads'}",
         )
     names = {"/".join(case.case): case for case in cases}
     chosen = [case for name, case in names.items() if _is_meant(name, wanted)]
@@ -123,8 +122,7 @@ def _is_meant(name: str, wanted: str | None) -> bool:
 
 
 def _write_flame(pairs: list[ProfiledPair], path: Path) -> None:
-    from perfrunner.report.flame import difference_svg, standalone
-    from perfrunner.report.profiles import frames
+    from perfrunner.report.flame import difference_svg, frames, standalone
 
     if len(pairs) > 1:
         cases = " | ".join("/".join(pair.case) for pair in pairs)
@@ -151,10 +149,10 @@ def _print(console: Console, pair: ProfiledPair, *, every: bool) -> None:
         title,
     )
 
+    rows = function_rows(pair, every=every)
     console.print(Text(title(pair), style="bold"))
     for line in summary_lines(pair):
         console.print(Text(line))
-    rows = function_rows(pair, every=every)
     if rows:
         console.print()
         _table(console, heading(pair), rows, left=2)
@@ -221,50 +219,47 @@ def profile(
 ) -> None:
     """Print folded stacks of EXPERIMENT: an id, the start of one, or a spec name (default: the latest).
 
-    A line is a call stack, the outermost function first, and its number of samples: `thread;caller;function 17`.
+    A line is a call stack, the outermost function first, and its number of samples in all blocks:
+    `thread;caller;function 17`.
     """
-    from perfrunner.results.profiles import read_profile
+    from perfrunner.report.explain import profiled_pair, variant_stacks
 
     with options.open_results(out_dir) as store:
         data = store.load(store.resolve(experiment).id)
-    baseline = str(data.experiment.spec_json.get("baseline", ""))
-    profiles = _of_case(data, case)
-    chosen = _of_variant(profiles, variant or baseline)
-    stacks = read_profile(data, chosen)
+    chosen = variant or str(data.experiment.spec_json.get("baseline", ""))
+    profiled = _only_case(data, case)
+    _check_profiled(profiled, chosen, against)
     if against is None:
-        click.echo(stacks.text(), nl=False)
-        return
-    same_group = [profile for profile in profiles if profile.group == chosen.group] or profiles
-    click.echo(_both(read_profile(data, _of_variant(same_group, against)), stacks), nl=False)
+        stacks, unread = variant_stacks(data, profiled, chosen)
+        text = stacks.text()
+    else:
+        pair = profiled_pair(data, profiled, against, chosen)
+        text, unread = _both(pair.base_stacks, pair.variant_stacks), pair.unread
+    for line in unread:
+        note(line)
+    click.echo(text, nl=False)
 
 
-def _of_case(data: ExperimentData, case: str | None) -> list[VariantProfile]:
-    from perfrunner.results.profiles import variant_profiles
-
-    profiles = variant_profiles(data)
-    if not profiles:
+def _only_case(data: ExperimentData, wanted: str | None) -> CaseBlocks:
+    chosen, *others = _cases(data, wanted)
+    if others:
+        names = " | ".join("/".join(case.case) for case in (chosen, *others))
         raise UsageError(
-            f"{data.experiment.id} has no profiles",
-            "set `profile: perf` for a workload of the spec and run it again",
+            f"{data.experiment.id} has several profiled cases", f"choose one: --case {names}"
         )
-    by_case: dict[str, list[VariantProfile]] = {}
-    for profile in profiles:
-        by_case.setdefault(f"{profile.workload}/{profile.bucket}", []).append(profile)
-    meant = [of_case for name, of_case in by_case.items() if _is_meant(name, case)]
-    if len(meant) != 1:
-        problem = "several profiled cases" if meant else f"no profiled case {case}"
-        raise UsageError(
-            f"{data.experiment.id} has {problem}", f"choose one: --case {' | '.join(by_case)}"
-        )
-    return meant[0]
+    return chosen
 
 
-def _of_variant(profiles: list[VariantProfile], variant: str) -> VariantProfile:
-    for profile in profiles:
-        if profile.variant == variant:
-            return profile
-    names = ", ".join(dict.fromkeys(profile.variant for profile in profiles))
-    raise UsageError(f"no profile of variant {variant}", f"profiled variants: {names}")
+def _check_profiled(case: CaseBlocks, *wanted: str | None) -> None:
+    from perfrunner.results.profiles import trial_profile
+
+    known = list(dict.fromkeys(t.variant for t in case.trials if trial_profile(t) is not None))
+    for name in wanted:
+        if name is not None and name not in known:
+            raise UsageError(
+                f"no profile of variant {name}{did_you_mean(name, known)}",
+                f"profiled variants: {', '.join(known)}",
+            )
 
 
 def _both(before: Folded, after: Folded) -> str:

@@ -68,7 +68,7 @@ def show_plan(spec: Spec, given: RunOptions, expected: Estimate) -> None:
 def _document(
     spec: Spec, plan: Plan, expected: Estimate, grouped: Mapping[str, Grouping], drawn: bool
 ) -> dict[str, object]:
-    from perfrunner.experiment.plan import cases_to_profile, record_groupings
+    from perfrunner.experiment.plan import record_groupings
 
     return {
         "experiment": spec.name,
@@ -81,7 +81,6 @@ def _document(
         "blocks_range": list(block_range(spec)),
         "expected_seconds_range": [round(expected.total(spec, n), 1) for n in block_range(spec)],
         "builds_to_make": expected.builds,
-        "profiled_cases": [list(case) for case in cases_to_profile(spec)],
         "groupings": record_groupings(grouped),
         "variants": {k: v.model_dump(mode="json") for k, v in spec.variants.items()},
         "trials": [
@@ -100,8 +99,6 @@ def _besides_trials(spec: Spec, expected: Estimate) -> str:
         parts.append(f"{builds} not in the cache (about {seconds})")
     if check := expected.sampling_check(spec):
         parts.append(f"the sampling check ({duration(check)})")
-    if profiles := expected.profiles(spec):
-        parts.append(f"CPU profiles, which are not part of the comparison ({duration(profiles)})")
     return f"this includes {' and '.join(parts)}" if parts else "all builds are in the cache"
 
 

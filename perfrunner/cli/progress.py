@@ -116,8 +116,8 @@ class LineProgress(QuietProgress):
                 self._show_estimates(event)
             case ev.Precision():
                 self._say(precision_line(event))
-            case ev.SamplingCheck() | ev.Profiling():
-                self._say(post_run_line(event))
+            case ev.SamplingCheck():
+                self._say(sampling_check_line(event))
             case ev.RunFinished():
                 self._say(finished_line(event))
             case _:
@@ -174,8 +174,6 @@ class BarProgress(LineProgress):
                 line.case, line.phase = (event.workload, event.bucket), "start"
             case ev.SamplingCheck():
                 line.variants, line.doing, line.phase = (), "sampling overhead", ""
-            case ev.Profiling():
-                line.variants, line.doing, line.phase = (), "profiling", ""
             case ev.TrialPhase(phase):
                 line.phase = phase
             case ev.TrialFinished():
@@ -250,15 +248,10 @@ def precision_line(event: ev.Precision) -> str:
     )
 
 
-def post_run_line(event: ev.SamplingCheck | ev.Profiling) -> str:
-    """Return the line of a step after the blocks: CPU profiles or the sampling check."""
-    cases = len(event.cases)
-    if isinstance(event, ev.Profiling):
-        return (
-            f"perf   profiling: {len(event.variants)} variants x {cases} cases"
-            " (not part of the comparison)"
-        )
-    return f"check  measuring sampling overhead: {escape(event.variant)}, {2 * cases} trials"
+def sampling_check_line(event: ev.SamplingCheck) -> str:
+    """Return the line of the sampling check, which follows the blocks."""
+    trials = 2 * len(event.cases)
+    return f"check  measuring sampling overhead: {escape(event.variant)}, {trials} trials"
 
 
 def finished_line(event: ev.RunFinished) -> str:

@@ -6,9 +6,9 @@ runner.py     the flow of a run: open the hosts, build, check settings, measure,
 held_hosts.py the locks of the hosts: wait for a lost connection, repeat what it cut off
 recorder.py   store the trials, estimate the time left, report progress
 stopping.py   end a run early: enough precision, or repeated failures
-post_run.py   sampling check and CPU profiles, after the last block
 plan.py       the order of the blocks
 schedule.py   what to run next: the plan minus the stored trials
+sampling_check.py   what sampling costs, measured after the last block
 preflight/    before the first trial: hosts, their facts and health, builds, settings checks
 trial/        one case of one block: start engines, run the workload, decide whether the trial counts
 """

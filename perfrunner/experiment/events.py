@@ -153,7 +153,7 @@ class BlockDiscarded:
 class Eta:
     """The time left, estimated from the mean duration of each case so far; None while unknown.
 
-    The seconds include what follows the blocks (sampling check, profiles); the counts of trials do not.
+    The seconds include what follows the blocks (the sampling check); the counts of trials do not.
     """
 
     seconds_left: float | None
@@ -207,14 +207,6 @@ class SamplingCheck:
 
 
 @dataclass(frozen=True)
-class Profiling:
-    """The measurements are complete; these variants now run with a profiler in these cases."""
-
-    variants: tuple[str, ...]
-    cases: tuple[Case, ...]
-
-
-@dataclass(frozen=True)
 class Warned:
     """A warning for readers of the results."""
 
@@ -259,7 +251,6 @@ Event: TypeAlias = (
     | Provisional
     | Precision
     | SamplingCheck
-    | Profiling
     | Warned
     | Interrupted
     | RunFinished

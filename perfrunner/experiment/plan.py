@@ -145,13 +145,8 @@ def cases_to_check(spec: Spec) -> list[Case]:
     return [case for case in spec.cases if not isinstance(spec.workloads[case[0]], ToolWorkload)]
 
 
-def cases_to_profile(spec: Spec) -> list[Case]:
-    """Return the cases that run once more under the profiler after the last block."""
-    return [case for case in spec.cases if spec.workloads[case.workload].profile == "perf"]
-
-
 def profiled_cases(spec: Spec) -> list[Case]:
-    """Return the cases whose workload requests CPU profiles, of every block or after the last one."""
+    """Return the cases whose trials are recorded with perf."""
     return [case for case in spec.cases if spec.workloads[case.workload].profile is not None]
 
 

@@ -1,6 +1,6 @@
 """Run an experiment from its session: open the hosts, build, check settings, run the trials, report the outcome.
 
-    open the hosts -> build -> deploy and check -> trials -> sampling check, CPU profiles -> done, interrupted or failed
+    open the hosts -> build -> deploy and check -> trials -> sampling check -> done, interrupted or failed
 
 If the connection to a host is lost, the unit in flight is discarded, and the run waits for the host and continues.
 """
@@ -33,7 +33,6 @@ from perfrunner.experiment.plan import (
     record_groupings,
     stored_groupings,
 )
-from perfrunner.experiment.post_run import PostRun, check_profiling, post_run_trials
 from perfrunner.experiment.preflight.builds import Builds, build_all, deploy_and_check
 from perfrunner.experiment.preflight.describe import (
     describe,
@@ -43,10 +42,12 @@ from perfrunner.experiment.preflight.describe import (
 from perfrunner.experiment.preflight.hosts import RunHosts, open_hosts
 from perfrunner.experiment.preflight.requirements import (
     require_cpus,
+    require_perf,
     require_ports,
     require_sdk_there,
 )
 from perfrunner.experiment.recorder import Recorder
+from perfrunner.experiment.sampling_check import SamplingCheck, sampling_trials
 from perfrunner.experiment.schedule import Schedule, Unit
 from perfrunner.experiment.session import RunContext, planned_blocks
 from perfrunner.experiment.stopping import IN_A_ROW, RepeatedFailure, StoppingRule
@@ -57,7 +58,6 @@ from perfrunner.experiment.trial.runner import TrialRunner
 from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.hosts import LinkLost
 from perfrunner.results import BuildRecord, ExperimentRecord, ExperimentState
-from perfrunner.results.profiles import FACT as PROFILES
 from perfrunner.sources.resolve import Sources
 from perfrunner.spec.model import Spec
 
@@ -90,11 +90,7 @@ class ExperimentRunner:
         # nodes is known (_fit_into_memory).
         self.groupings = stored_groupings(self.experiment.facts) or groupings(self.spec, None)
         self.recorder = Recorder(self.context, self._schedule())
-        self.recorder.post_run = post_run_trials(
-            self.spec,
-            self.experiment.facts,
-            len(self.spec.variants),
-        )
+        self.recorder.post_run = sampling_trials(self.spec, self.experiment.facts)
         self.recorder.recall()
 
     @property
@@ -140,8 +136,7 @@ class ExperimentRunner:
                     require_cpus(self.spec, hosts.facts)
                     require_ports(self.spec, hosts.hosts)
                     require_sdk_there(self.spec, hosts.hosts)
-                    if PROFILES not in self.experiment.facts:
-                        check_profiling(self.spec, hosts.engine_nodes)
+                    require_perf(self.spec, hosts.engine_nodes)
                     builder = build_place.with_hosts(hosts.hosts)
                     self._describe(hosts)
                     builds = build_all(
@@ -303,7 +298,7 @@ class ExperimentRunner:
             builder,
             lambda line: self.context.listener.on_event(ev.Warned(line)),
         )
-        post_run = PostRun(self.context, self.recorder, self.groupings, self.facts, deployed)
+        check = SamplingCheck(self.context, self.recorder, self.groupings, self.facts, deployed)
         block = 0
         stopping = StoppingRule(self.context, self.recorder, self._plan_block)
         stopping.recall()
@@ -322,9 +317,7 @@ class ExperimentRunner:
             if self._hopeless([result for result in results if result.task in unit.tasks]):
                 return
             self.blocks = stopping.look(task.block, self.blocks)
-        held.until_held(
-            "sampling check and profiles", lambda: post_run.run(runner, held=held.check)
-        )
+        held.until_held("sampling check", lambda: check.run(runner, held=held.check))
 
     def _hopeless(self, results: Sequence[TrialResult]) -> bool:
         """Return whether the run should stop now, and record the reason as a failure."""

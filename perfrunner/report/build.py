@@ -20,13 +20,12 @@ from perfrunner.report.expected_gains import (
     lost_warnings,
     states_text,
 )
-from perfrunner.report.explain import explanations
+from perfrunner.report.explain import profiled_pairs
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
 from perfrunner.report.method import method_facts, methods
 from perfrunner.report.model import HOSTS, LOAD, Counts, Fact, Moved, Report
 from perfrunner.report.noise import NOISE_FLOOR, aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
-from perfrunner.report.profiles import case_profiles
 from perfrunner.report.sentences import preface, sentences
 from perfrunner.report.two_runs import COMPARED
 from perfrunner.report.variants import (
@@ -36,15 +35,11 @@ from perfrunner.report.variants import (
     trees_note,
     variant_facts,
 )
-from perfrunner.results.profiles import FACT as PROFILES
-from perfrunner.results.profiles import failed_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from perfrunner.analysis.noise import NoiseFloor
-    from perfrunner.report.explain import ProfiledPair
-    from perfrunner.report.profiles import CaseProfiles
     from perfrunner.results import ExperimentData
     from perfrunner.spec.published import PublishedValues
 
@@ -68,7 +63,8 @@ def report_of(
     noise = known_floors(data, comparison)
     measured = methods(data) if comparison.paired else ()
     expected_gains = _expected_gains(data, comparison)
-    profiles, pairs, unread = _profiles(data, comparison)
+    # Shares of two machines would mislead, so two experiments have no profiles.
+    profiled, left_out = profiled_pairs(data, comparison) if comparison.paired else ((), ())
     return Report(
         experiment=data.experiment,
         comparison=comparison,
@@ -77,7 +73,7 @@ def report_of(
         context=tuple(_context(data, comparison, counts, noise, expected_gains)),
         counts=counts,
         moved=tuple(_moved(comparison)),
-        notes=(*_row_notes(comparison, primary=True), *trial_notes(data.trials), *unread),
+        notes=(*_row_notes(comparison, primary=True), *trial_notes(data.trials), *left_out),
         minor_notes=tuple(_row_notes(comparison, primary=False)),
         warnings=(
             *_state_warnings(data),
@@ -101,20 +97,8 @@ def report_of(
         published_lines=() if published is None else published_lines(published, comparison),
         expected_gains=expected_gains,
         sources=source_facts(data),
-        profiles=profiles,
-        explanations=pairs,
+        profiled=profiled,
     )
-
-
-def _profiles(
-    data: ExperimentData, comparison: Comparison
-) -> tuple[tuple[CaseProfiles, ...], tuple[ProfiledPair, ...], tuple[str, ...]]:
-    """Return the CPU profiles; none for two experiments, since shares of two machines would mislead."""
-    if not comparison.paired:
-        return (), (), ()
-    profiles, unread = case_profiles(data, comparison.cases, comparison.variants)
-    pairs, left_out = explanations(data, comparison)
-    return profiles, pairs, (*unread, *left_out)
 
 
 def _expected_gains(data: ExperimentData, comparison: Comparison) -> tuple[ExpectedGainLine, ...]:
@@ -278,7 +262,6 @@ def _moved(comparison: Comparison) -> Iterable[Moved]:
 def _state_warnings(data: ExperimentData) -> Iterable[str]:
     record = data.experiment
     yield from failed_checks(record.facts)
-    yield from failed_profiles(record.facts.get(PROFILES) or ())
     if record.state == "running":
         yield "the experiment is still running: the report covers its trials so far"
     elif record.state == "interrupted":

@@ -1,6 +1,6 @@
 """Explain the difference between two variants of a run: read their CPU profiles, and write tables and values.
 
-`explanations` reads the profiles that the trials of a workload with `profile: blocks` keep, and compares them
+`profiled_pairs` reads the profiles that the trials of a workload with `profile: perf` keep, and compares them
 (analysis/explain.py).
 """
 
@@ -20,8 +20,8 @@ from perfrunner.analysis.explain import (
 )
 from perfrunner.errors import TrialError
 from perfrunner.measure.cpu_profile import Folded, added
+from perfrunner.report.flame import short_name
 from perfrunner.report.numbers import bracket, decimals, minus, p_text, signed
-from perfrunner.report.profiles import short_name
 from perfrunner.results.profiles import read_profile, trial_profile
 
 if TYPE_CHECKING:
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from perfrunner.analysis.cases import CaseBlocks
     from perfrunner.domain import Case
     from perfrunner.results import ExperimentData, TrialRecord
+    from perfrunner.results.profiles import TrialProfile
 
 CPU_METRIC = "server_cpu_us_per_op"
+MORE_BLOCKS = "add blocks with `perfrunner run --extend N`"
 NO_COUNTERS = (
     "Hardware events: not counted, because the processor of the host offers no counters (most virtual machines have"
     " none) or perf may not read them."
@@ -49,22 +51,42 @@ EVENT_TITLES = {
 
 @dataclass(frozen=True)
 class ProfiledPair:
-    """Two variants of a case: what changed, and their profiles, each the sum over all blocks.
+    """Two variants of a case: their profiles, each the sum over all blocks, and what changed.
 
-    `per_op` tells whether values are µs of CPU per operation; otherwise they are shares of the CPU time. `unread` has
-    a line for each block that is left out because a profile cannot be read. `event` is what perf sampled.
+    `explanation` is None if there are too few blocks to test. `per_op` tells whether its values are µs of CPU per
+    operation; otherwise they are shares of the CPU time. `event` is what perf sampled. `cut_short` is the number of
+    profiles whose recording ended before the load did. `unread` has a line for each block that is left out because a
+    profile cannot be read.
     """
 
     case: Case
     base: str
     variant: str
-    explanation: Explanation
+    blocks: int
     base_stacks: Folded
     variant_stacks: Folded
     event: str
     frequency: int
+    cut_short: int
     per_op: bool
+    explanation: Explanation | None
     unread: tuple[str, ...] = ()
+
+    @property
+    def tested(self) -> Explanation:
+        """The explanation. Raises TrialError if there are too few blocks to test."""
+        if self.explanation is None:
+            raise TrialError(f"{self.case}: {too_few_text(self)}", hint=MORE_BLOCKS)
+        return self.explanation
+
+
+def too_few_text(pair: ProfiledPair) -> str:
+    """Return why the functions of a pair are not compared: there are too few blocks."""
+    reason = f"; {pair.unread[0]}" if pair.unread else ""
+    return (
+        f"{_blocks(pair)} with profiles of {pair.base} and {pair.variant}, expected at least"
+        f" {FEWEST_BLOCKS}{reason}"
+    )
 
 
 def profiled_cases(data: ExperimentData) -> list[CaseBlocks]:
@@ -76,43 +98,63 @@ def profiled_cases(data: ExperimentData) -> list[CaseBlocks]:
     ]
 
 
-def explained(data: ExperimentData, case: CaseBlocks, base: str, variant: str) -> ProfiledPair:
-    """Compare a variant with `base`. Raises TrialError if there are too few blocks with profiles of both."""
+def profiled_pair(data: ExperimentData, case: CaseBlocks, base: str, variant: str) -> ProfiledPair:
+    """Compare a variant with `base`. Raises TrialError if no block has profiles of both."""
     pairs, unread = [], []
     for trials in case.blocks.values():
         pair = _pair(trials, base, variant)
         if pair is None:
             continue
         try:
-            pairs.append(((pair[0], _read(data, pair[0])), (pair[1], _read(data, pair[1]))))
+            pairs.append(
+                ((pair[0], read_profile(data, pair[0])), (pair[1], read_profile(data, pair[1])))
+            )
         except TrialError as error:
-            unread.append(f"block {pair[0].block} is left out: {error}")
-    if len(pairs) < FEWEST_BLOCKS:
-        reason = f"; {unread[0]}" if unread else ""
-        raise TrialError(
-            f"{case.case}: {len(pairs)} blocks have profiles of {base} and {variant}, expected at least"
-            f" {FEWEST_BLOCKS}{reason}",
-            hint="add blocks with `perfrunner run --extend N`",
-        )
+            unread.append(_left_out(pair[0], error))
+    if not pairs:
+        reason = f": {unread[0]}" if unread else ""
+        raise TrialError(f"{case.case}: no block has profiles of {base} and {variant}{reason}")
     per_op = all(CPU_METRIC in trial.metrics for pair in pairs for trial, _ in pair)
-    first = trial_profile(pairs[0][0][0])
-    assert first is not None
-    stacks = [added(pair[side][1] for pair in pairs) for side in (0, 1)]
+    recorded = [_recorded(trial) for pair in pairs for trial, _ in pair]
+    tested = [(_profiled(*x, per_op), _profiled(*y, per_op)) for x, y in pairs]
     return ProfiledPair(
         case=case.case,
         base=base,
         variant=variant,
-        explanation=explain([(_profiled(*x, per_op), _profiled(*y, per_op)) for x, y in pairs]),
-        base_stacks=stacks[0],
-        variant_stacks=stacks[1],
-        event=first.event,
-        frequency=first.frequency,
+        blocks=len(pairs),
+        base_stacks=added(stacks for (_, stacks), _ in pairs),
+        variant_stacks=added(stacks for _, (_, stacks) in pairs),
+        event=recorded[0].event,
+        frequency=recorded[0].frequency,
+        cut_short=sum(profile.cut_short for profile in recorded),
         per_op=per_op,
+        explanation=explain(tested) if len(tested) >= FEWEST_BLOCKS else None,
         unread=tuple(unread),
     )
 
 
-def explanations(
+def variant_stacks(
+    data: ExperimentData, case: CaseBlocks, variant: str
+) -> tuple[Folded, tuple[str, ...]]:
+    """Return the stacks of a variant, summed over its trials, and a line for each unreadable profile.
+
+    Raises TrialError if no profile can be read.
+    """
+    read, unread = [], []
+    for trial in case.of(variant):
+        if trial_profile(trial) is None:
+            continue
+        try:
+            read.append(read_profile(data, trial))
+        except TrialError as error:
+            unread.append(_left_out(trial, error))
+    if not read:
+        reason = f": {unread[0]}" if unread else ""
+        raise TrialError(f"{case.case}: no block has a profile of {variant}{reason}")
+    return added(read), tuple(unread)
+
+
+def profiled_pairs(
     data: ExperimentData, comparison: Comparison
 ) -> tuple[tuple[ProfiledPair, ...], tuple[str, ...]]:
     """Compare each variant of a report with the baseline; return a line for what cannot be compared."""
@@ -122,12 +164,13 @@ def explanations(
             if variant == comparison.baseline or case.case not in comparison.cases:
                 continue
             try:
-                pair = explained(data, case, comparison.baseline, variant)
+                pair = profiled_pair(data, case, comparison.baseline, variant)
             except TrialError as error:
                 notes.append(f"CPU profiles: {error}")
                 continue
             pairs.append(pair)
-            notes += [f"CPU profiles of {pair.case}: {line}" for line in pair.unread]
+            lines = pair.unread if pair.explanation is not None else (too_few_text(pair),)
+            notes += [f"CPU profiles of {pair.case}: {line}" for line in lines]
     return tuple(pairs), tuple(dict.fromkeys(notes))
 
 
@@ -147,15 +190,19 @@ def _pair(
     return next(iter(of_base.values())), next(iter(of_variant.values()))
 
 
-def _read(data: ExperimentData, trial: TrialRecord) -> Folded:
-    taken = trial_profile(trial)
-    assert taken is not None
-    return read_profile(data, taken)
+def _left_out(trial: TrialRecord, error: TrialError) -> str:
+    return f"block {trial.block} is left out: {error}"
+
+
+def _recorded(trial: TrialRecord) -> TrialProfile:
+    profile = trial_profile(trial)
+    assert profile is not None
+    return profile
 
 
 def _profiled(trial: TrialRecord, stacks: Folded, per_op: bool) -> ProfiledTrial:
-    events = dict(trial.facts["profile"].get("counters") or {})
-    return ProfiledTrial(stacks, trial.metrics[CPU_METRIC] if per_op else 1.0, events)
+    cpu = trial.metrics[CPU_METRIC] if per_op else 1.0
+    return ProfiledTrial(stacks, cpu, _recorded(trial).counters)
 
 
 # -- text
@@ -187,20 +234,37 @@ class Numbers:
 
     def share(self, difference: float) -> str:
         """Return a difference in % of the first variant's whole CPU time."""
-        return f"{minus(f'{100 * difference / self.pair.explanation.total.base:+.2f}')} %"
+        return f"{minus(f'{100 * difference / self.pair.tested.total.base:+.2f}')} %"
 
 
 def title(pair: ProfiledPair) -> str:
     """Return case, variants and amount of data in a line."""
-    result = pair.explanation
+    stacks = added((pair.base_stacks, pair.variant_stacks))
     return (
-        f"{pair.case}: {pair.variant} against {pair.base}, {result.blocks} blocks,"
-        f" {result.samples} samples of {pair.event} at {pair.frequency} Hz"
+        f"{pair.case}: {pair.variant} against {pair.base}, {_blocks(pair)},"
+        f" {samples_text(pair, stacks)}"
     )
 
 
+def samples_text(pair: ProfiledPair, stacks: Folded) -> str:
+    """Return the number of samples of some stacks of a pair, and how they were taken."""
+    return f"{stacks.samples} samples of {pair.event} at {pair.frequency} Hz"
+
+
+def _blocks(pair: ProfiledPair) -> str:
+    return f"{pair.blocks} block{'' if pair.blocks == 1 else 's'}"
+
+
 def summary_lines(pair: ProfiledPair) -> Iterator[str]:
-    """Yield the change of the whole CPU time, of each kind of thread, and what was tested."""
+    """Yield the change of the whole CPU time, of each kind of thread, and what was tested, or why nothing was."""
+    if pair.cut_short:
+        yield (
+            f"{pair.cut_short} of {2 * pair.blocks} profiles end before the load did: the limit of stored samples"
+            " was reached."
+        )
+    if pair.explanation is None:
+        yield f"The functions are not compared: {too_few_text(pair)}. To compare them, {MORE_BLOCKS}."
+        return
     result, numbers = pair.explanation, Numbers(pair)
     if pair.per_op:
         yield (
@@ -234,7 +298,7 @@ def heading(pair: ProfiledPair) -> list[str]:
 
 def function_rows(pair: ProfiledPair, *, every: bool = False) -> list[tuple[str, ...]]:
     """Return the rows of the functions that changed, or of every function that was compared."""
-    result, numbers = pair.explanation, Numbers(pair)
+    result, numbers = pair.tested, Numbers(pair)
     return [
         (
             place.thread,
@@ -259,7 +323,7 @@ def event_rows(pair: ProfiledPair) -> list[tuple[str, ...]]:
             _percent(row.change),
             p_text("", row.change.q).lstrip("="),
         )
-        for row in pair.explanation.events
+        for row in pair.tested.events
     ]
 
 
@@ -274,7 +338,7 @@ def _percent(change: Change) -> str:
 
 def changed_text(pair: ProfiledPair, most: int) -> str:
     """Return the functions that changed most in a line: `front-end malloc -0.156 [-0.170, -0.142]; 4 more`."""
-    numbers, changed = Numbers(pair), list(pair.explanation.changed.items())
+    numbers, changed = Numbers(pair), list(pair.tested.changed.items())
     named = [
         f"{place.thread} {short_function(place.function)} {numbers.change(change)}"
         for place, change in changed[:most]
@@ -300,20 +364,20 @@ def explain_document(pairs: Iterable[ProfiledPair]) -> list[dict[str, Any]]:
             "bucket": pair.case.bucket,
             "baseline": pair.base,
             "variant": pair.variant,
-            "blocks": pair.explanation.blocks,
-            "samples": pair.explanation.samples,
+            "blocks": pair.tested.blocks,
+            "samples": pair.tested.samples,
             "event": pair.event,
             "frequency": pair.frequency,
             "unit": "us_per_op" if pair.per_op else "share",
-            "total": _record(pair.explanation.total),
-            "threads": {name: _record(c) for name, c in pair.explanation.threads.items()},
+            "total": _record(pair.tested.total),
+            "threads": {name: _record(c) for name, c in pair.tested.threads.items()},
             "functions": [
                 {"thread": place.thread, "function": place.function, **_record(change)}
-                for place, change in pair.explanation.functions.items()
+                for place, change in pair.tested.functions.items()
             ],
-            "rare_functions": pair.explanation.rare_functions,
-            "rare_difference": pair.explanation.rare,
-            "events": {row.event: _record(row.change) for row in pair.explanation.events},
+            "rare_functions": pair.tested.rare_functions,
+            "rare_difference": pair.tested.rare,
+            "events": {row.event: _record(row.change) for row in pair.tested.events},
             "left_out": list(pair.unread),
         }
         for pair in pairs

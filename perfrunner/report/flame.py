@@ -8,15 +8,24 @@ can distinguish, with a slightly darker middle that is visible on white.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
 
 from perfrunner.measure.cpu_profile import KERNEL_MARK
-from perfrunner.report.profiles import ALL, Frame, percent_of, points, short_name
+from perfrunner.report.numbers import minus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from perfrunner.measure.cpu_profile import Folded, Stack
+
+ALL = "all"  # the frame below every stack
+LONGEST_NAME = 72  # characters of a function name in a table; a tooltip has the full name
+_INNERMOST = re.compile(r"<[^<>]*>")  # innermost template arguments
+_EMPTIED = "\0"
+_ARROW, _ARROW_KEPT = "operator->", "operator\1"  # this > does not end a template
 
 WIDTH, ROW = 1200.0, 17.0  # units of the picture
 LEAST_WIDTH = 0.002  # share of the narrowest box; a pointer cannot hit narrower ones
@@ -26,6 +35,47 @@ FULL_COLOUR = 0.05  # difference of shares drawn in full colour, unless a larger
 PLAIN = {"function": "#f4d9a6", "library": "#d9dde3", "kernel": "#cbd8c0", "thread": "#e6e8eb"}
 INK = "#222"  # of names on light boxes
 DARK_BELOW = 0.45  # luminance of a box below which its name is white
+
+
+@dataclass
+class Frame:
+    """A function in one chain of callers, with its callees, as shares of all samples of each variant."""
+
+    name: str
+    base: float = 0.0
+    variant: float = 0.0
+    callees: dict[str, Frame] = field(default_factory=dict)
+
+    @property
+    def width(self) -> float:
+        """The mean of both shares, which also shows a frame that only one has. Callees never exceed their caller."""
+        return (self.base + self.variant) / 2
+
+    @property
+    def difference(self) -> float:
+        """The difference of the shares; positive if the variant spends a larger share than the baseline."""
+        return self.variant - self.base
+
+
+def frames(base: Folded, variant: Folded) -> Frame:
+    """Merge both profiles into one tree of callers. One profile given twice yields that profile's own tree."""
+    root = Frame(ALL)
+    before, after = max(1, base.samples), max(1, variant.samples)
+    for stack, count in base.counts.items():
+        for frame in _chain(root, stack):
+            frame.base += count / before
+    for stack, count in variant.counts.items():
+        for frame in _chain(root, stack):
+            frame.variant += count / after
+    return root
+
+
+def _chain(root: Frame, stack: Stack) -> list[Frame]:
+    """Return the frames of a stack from the root outwards, creating missing ones."""
+    chain = [root]
+    for name in stack:
+        chain.append(chain[-1].callees.setdefault(name, Frame(name)))
+    return chain
 
 
 @dataclass(frozen=True)
@@ -135,3 +185,29 @@ def _name(box: Box, x: float, y: float, width: float, colour: str) -> str:
 def _luminance(colour: str) -> float:
     red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+def percent_of(share: float) -> str:
+    """Return a share in percent: 0.1234 is `12.3 %`, zero is `-`."""
+    return f"{_hundredths(share)} %" if share else "-"
+
+
+def points(difference: float) -> str:
+    """Return a difference of shares in percentage points, with its sign."""
+    text = _hundredths(abs(difference))
+    return f"+{text}" if difference > 0 else minus(f"-{text}")
+
+
+def _hundredths(share: float) -> str:
+    return f"{100 * share:.{1 if share >= 0.01 else 2}f}"
+
+
+def short_name(function: str, most: int = LONGEST_NAME) -> str:
+    """Shorten a function's name: drop template arguments first, then cut the end."""
+    if len(function) <= most:
+        return function
+    name = function.replace(_ARROW, _ARROW_KEPT)
+    while (inner := _INNERMOST.sub(_EMPTIED, name)) != name:
+        name = inner
+    name = name.replace(_EMPTIED, "<>").replace(_ARROW_KEPT, _ARROW)
+    return name if len(name) <= most else f"{name[: most - 1]}…"

@@ -10,7 +10,6 @@ from perfrunner.report.expected_gains import expected_gain_records
 from perfrunner.report.explain import explain_document
 from perfrunner.report.method import method_record
 from perfrunner.report.model import SCHEMA
-from perfrunner.report.profiles import profile_records
 from perfrunner.report.published import published_records
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ def document(report: Report) -> dict[str, Any]:
         },
         **({"published": published_records(report)} if report.published_lines else {}),
         **({"expected_gains": expected_gain_records(report)} if report.expected_gains else {}),
-        **({"profiles": profile_records(report.profiles)} if report.profiles else {}),
         **({"explanations": explain_document(report.explanations)} if report.explanations else {}),
         **({"accounts": account_records(comparison.accounts)} if comparison.accounts else {}),
         "results": [_result(row, comparison.baseline) for row in comparison.rows],

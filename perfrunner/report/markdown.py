@@ -20,7 +20,6 @@ from perfrunner.report.numbers import (
     spread,
     verdict_text,
 )
-from perfrunner.report.profiles import MOST_MOVED, ONE_SAMPLE, both_taken, shares, short_name
 from perfrunner.report.published import plain as _plain
 from perfrunner.report.published import published_section
 from perfrunner.report.redact import hidden
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from perfrunner.report.model import Report
     from perfrunner.report.numbers import Scale
 
+MOST_FUNCTIONS = 10  # functions shown of an explanation
 MOST_CHARACTERS = 65_000  # of a comment; GitHub takes 65 536
 _DETAILS = re.compile(r"<details>.*?</details>\n\n?", re.DOTALL)
 _MENTION = re.compile(r"`[^`\n]*`|@(?=\w)")  # in code, nobody is notified
@@ -117,10 +117,9 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
     yield from published_section(report)
     yield from _folded("Other metrics that changed, most significant first", report.moved)
     yield from _folded(TITLE, account_lines(report.comparison.accounts))
-    yield from _profiles(report)
     yield from _folded(
         "Functions whose CPU time per operation changed",
-        [changed_text(pair, MOST_MOVED) for pair in report.explanations],
+        [changed_text(pair, MOST_FUNCTIONS) for pair in report.explanations],
     )
     yield from _folded("Sources", report.sources)
     yield from _folded("Method", report.method)
@@ -206,28 +205,6 @@ def _columns(row: Row, scale: Scale, *, first: bool) -> tuple[str, ...]:
         "" if effect is None or effect.q is None else p_text("", effect.q).lstrip("="),
         _plain(", ".join(t for t in (verdict_text(row), more_text(row), row.reason) if t)),
     )
-
-
-def _profiles(report: Report) -> Iterable[str]:
-    """Yield a table of functions for each variant and profiled case."""
-    variants = [variant for case in report.profiles for variant in case.variants if variant.moved]
-    if not variants:
-        return
-    yield f"<details><summary>CPU profiles: functions whose own share changed most ({len(variants)})</summary>"
-    yield ""
-    for variant in variants:
-        name, against = _plain(variant.variant.taken.variant), _plain(variant.base.taken.variant)
-        yield f"{_plain(str(variant.case))}; {_plain(both_taken(variant))}."
-        yield ""
-        yield f"| function | {against} | {name} | points |"
-        yield "|:--|--:|--:|--:|"
-        for share in variant.moved:
-            yield f"| {_plain(short_name(share.function))} | {' | '.join(shares(share))} |"
-        yield ""
-    yield ONE_SAMPLE
-    yield ""
-    yield "</details>"
-    yield ""
 
 
 def _folded(title: str, lines: Sequence[object]) -> Iterable[str]:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from perfrunner.report.expected_gains import ExpectedGainLine
     from perfrunner.report.explain import ProfiledPair
     from perfrunner.report.method import Method
-    from perfrunner.report.profiles import CaseProfiles
     from perfrunner.report.sentences import Sentence
     from perfrunner.results import BuildRecord, ExperimentRecord
     from perfrunner.spec.published import PublishedValues
@@ -100,10 +99,12 @@ class Report:
     published_lines: tuple[PublishedLine, ...] = ()  # each published value with the measured one
     expected_gains: tuple[ExpectedGainLine, ...] = ()  # expected gains of the spec
     sources: tuple[Fact, ...] = ()  # sources of the builds
-    profiles: tuple[CaseProfiles, ...] = ()  # CPU profiles after the last trial, if requested
-    explanations: tuple[
-        ProfiledPair, ...
-    ] = ()  # from the CPU profiles of every block, if requested
+    profiled: tuple[ProfiledPair, ...] = ()  # CPU profiles of variants, if requested
+
+    @property
+    def explanations(self) -> tuple[ProfiledPair, ...]:
+        """The profiled variants with enough blocks to compare their functions."""
+        return tuple(pair for pair in self.profiled if pair.explanation is not None)
 
     @property
     def discarded(self) -> list[str]:

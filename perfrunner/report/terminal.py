@@ -29,7 +29,6 @@ from perfrunner.report.numbers import (
     scale_of,
     spread,
 )
-from perfrunner.report.profiles import points, short_name
 from perfrunner.report.published import terminal_section
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ STYLES = {
     "not comparable": "bold magenta",
 }
 WIDTH_WITHOUT_TERMINAL = 120
-MOST_FUNCTIONS = 3  # functions shown of a profile; Markdown and the page show ten
+MOST_FUNCTIONS = 3  # functions shown of an explanation; Markdown shows ten
 ROOMY = 110  # columns from which a table shows the spread of means and the verdicts in full
 GAP = 2
 MOST_TABLES = 2  # tables of the same metrics; more variants than fit get one line each
@@ -144,8 +143,6 @@ def _more(report: Report) -> str:
     hidden = [f"{moved} changes of other metrics"] if moved else []
     if report.explanations:
         hidden.append("changes of functions' CPU time")
-    if profiled := sum(len(case.variants) for case in report.profiles):
-        hidden.append(f"{profiled} CPU profile{'' if profiled == 1 else 's'}")
     if accounted := len(report.comparison.accounts):
         hidden.append(f"{accounted} account{'' if accounted == 1 else 's'} of the change")
     if notes := len(report.notes) + len(report.minor_notes):
@@ -351,10 +348,6 @@ def _lists(report: Report) -> Iterable[RenderableType]:
         (TITLE, account_lines(report.comparison.accounts)),
         ("Method", report.method),
         (
-            "CPU profiles: functions whose own share changed most (one sample each)",
-            _profiles(report),
-        ),
-        (
             "Functions whose CPU time per operation changed (perfrunner explain)",
             [changed_text(pair, MOST_FUNCTIONS) for pair in report.explanations],
         ),
@@ -376,17 +369,3 @@ def _lists(report: Report) -> Iterable[RenderableType]:
             style="dim",
         )
     yield Text()
-
-
-def _profiles(report: Report) -> list[str]:
-    lines = []
-    for variant in (variant for case in report.profiles for variant in case.variants):
-        moved = (
-            f"{short_name(share.function)} {points(share.difference)}"
-            for share in variant.moved[:MOST_FUNCTIONS]
-        )
-        text = "; ".join(moved) or "no function's share differs"
-        lines.append(
-            f"{variant.variant.taken.variant} · {variant.case}, in percentage points: {text}"
-        )
-    return lines

@@ -218,7 +218,7 @@ def raw_directory(data: ExperimentData, raw_dir: str) -> Path:
 
 
 def raw_files(data: ExperimentData, raw_dir: str) -> Mapping[str, Path]:
-    """Return the files of a trial or profile by name: from the run's own directory, or as stored by content.
+    """Return the files of a trial by name: from the run's own directory, or as stored by content.
 
     Raises TrialError or OSError if there are none, or if a content does not match its name.
     """

@@ -38,7 +38,7 @@ def current_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of an experiment with today's keys: groupings, sources, sampling check and profiles."""
+    """Return the facts of an experiment with today's keys: groupings, sources and the sampling check."""
     facts_now = _renamed(facts, _FACT_KEYS)
     if isinstance(facts_now.get("groupings"), Mapping):
         facts_now["groupings"] = {
@@ -47,10 +47,11 @@ def current_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
         }
     if isinstance(facts_now.get("sources"), Mapping):
         facts_now["sources"] = _renamed(facts_now["sources"], {"arms": "variants"})
-    for name in ("sampling_check", "profiles"):
-        if isinstance(facts_now.get(name), list):
-            renamed = {**_TRIAL_KEYS, "side_by_side": "interleaved"}
-            facts_now[name] = [_worded(_renamed(record, renamed)) for record in facts_now[name]]
+    if isinstance(facts_now.get("sampling_check"), list):
+        renamed = {"side_by_side": "interleaved"}
+        facts_now["sampling_check"] = [
+            _worded(_renamed(record, renamed)) for record in facts_now["sampling_check"]
+        ]
     return facts_now
 
 

@@ -26,7 +26,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 4  # the newest revision in results/migrations
+SCHEMA_VERSION = 5  # the newest revision in results/migrations
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -127,15 +127,13 @@ trials = Table(
     ),
 )
 
-raw_files = (
-    Table(  # digests of the files of trials and profiles (results/files.py stores the contents)
-        "raw_files",
-        metadata,
-        Column("row", Integer, primary_key=True),
-        _owner(),
-        Column("raw_dir", Text, nullable=False),
-        Column("name", String(200), nullable=False),
-        Column("sha256", String(64), nullable=False, index=True),
-        Column("bytes", BigInteger, nullable=False),
-    )
+raw_files = Table(  # digests of the files of trials (results/files.py stores the contents)
+    "raw_files",
+    metadata,
+    Column("row", Integer, primary_key=True),
+    _owner(),
+    Column("raw_dir", Text, nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("sha256", String(64), nullable=False, index=True),
+    Column("bytes", BigInteger, nullable=False),
 )

@@ -187,7 +187,7 @@ class ResultStore:
 
     @outlasting
     def keep_raw(self, experiment_id: str, raw_dir: str, directory: Path) -> None:
-        """Record the digests of the files of a trial or profile, and store the files if the store has contents."""
+        """Record the digests of the files of a trial, and store the files if the store has contents."""
         # Before the lock: a network file system may be slow or hang, which must not block other groups.
         contents = self._kept(directory)
         with self._transaction() as connection:

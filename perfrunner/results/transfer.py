@@ -29,7 +29,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from perfrunner import __version__
 from perfrunner.errors import PerfrunnerError, StoreError, TrialError, UsageError
 from perfrunner.results.files import CHUNK, digest, new_file, raw_files, sync_path
-from perfrunner.results.profiles import variant_profiles
 from perfrunner.results.records import (
     IMPORTED,
     BuildRecord,
@@ -52,7 +51,7 @@ _UNPACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class ArchivedFile(BaseModel):
-    """An entry of the list of files: a raw file of a trial or a profile."""
+    """An entry of the list of files: a raw file of a trial."""
 
     model_config = ConfigDict(extra="forbid")
     raw_dir: str
@@ -141,9 +140,8 @@ def import_archive(
 def _files_of(
     data: ExperimentData, recorded: Mapping[str, Mapping[str, str]], problems: list[str]
 ) -> Iterator[tuple[ArchivedFile, Path]]:
-    """Yield the intact raw files of trials and profiles."""
-    profiles = {profile.directory for profile in variant_profiles(data) if profile.directory}
-    for raw_dir in sorted({t.raw_dir for t in data.trials if t.raw_dir} | profiles | set(recorded)):
+    """Yield the intact raw files of trials."""
+    for raw_dir in sorted({t.raw_dir for t in data.trials if t.raw_dir} | set(recorded)):
         digests = recorded.get(raw_dir, {})
         try:
             present = raw_files(data, raw_dir)

@@ -392,7 +392,7 @@ class Spec(Piece):
         )
 
     def only_compared(self) -> Spec:
-        """Return the same comparison without the sampling check and the profiler runs at its end."""
+        """Return the same comparison without the sampling check and CPU profiles."""
         loads = {
             name: workload.model_copy(update={"profile": None})
             for name, workload in self.workloads.items()

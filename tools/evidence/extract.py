@@ -11,7 +11,7 @@ from perfrunner.analysis import compare
 from perfrunner.analysis.cases import CaseBlocks, clean_blocks
 from perfrunner.errors import StoreError, TrialError
 from perfrunner.measure.turns import Slices, paired_levels
-from perfrunner.report.explain import explained
+from perfrunner.report.explain import profiled_pair
 from perfrunner.results import ExperimentData, TrialRecord
 from perfrunner.results.files import raw_files
 from perfrunner.results.raw import slices_in
@@ -76,15 +76,15 @@ def _explained(
         return {}
     by_variant: dict[str, Any] = {}
     for variant in variants[1:]:
-        pair = explained(data, case, variants[0], variant)
-        first = next(iter(pair.explanation.changed.items()), None)
+        pair = profiled_pair(data, case, variants[0], variant)
+        first = next(iter(pair.tested.changed.items()), None)
         by_variant[variant] = {
-            "samples": pair.explanation.samples,
-            "functions": len(pair.explanation.functions),
-            "changed": len(pair.explanation.changed),
+            "samples": pair.tested.samples,
+            "functions": len(pair.tested.functions),
+            "changed": len(pair.tested.changed),
             "first": None
             if first is None
-            else [*first[0], rounded(first[1].difference / pair.explanation.total.base)],
+            else [*first[0], rounded(first[1].difference / pair.tested.total.base)],
         }
     return {"explained": by_variant}
 

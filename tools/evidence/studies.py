@@ -236,7 +236,7 @@ def explain(
                 variant: {**SYSTEM, "options": {"injected": fault}}
                 for variant, fault in (("none", "none"), (AGAIN, "none"), (EXPLAINED, EXPLAINED))
             },
-            {"pillowfight": base.loaded(load, profile="blocks")},
+            {"pillowfight": base.loaded(load, profile="perf")},
             PRIMARY[:1],
         )
         yield Planned(

@@ -1,16 +1,18 @@
-"""Check that the hosts have what a spec requires: CPUs, free ports and the Couchbase SDK."""
+"""Check that the hosts have what a spec requires: CPUs, free ports, perf and the Couchbase SDK."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from perfrunner.errors import HostError
+from perfrunner.experiment.plan import profiled_cases
 from perfrunner.experiment.preflight.health import Finding, refuse
-from perfrunner.experiment.trial.placement import client_python
+from perfrunner.experiment.trial.placement import Placement, client_python
 from perfrunner.hosts import Host, scripts
 from perfrunner.hosts.extra import require_sdk
+from perfrunner.measure.cpu_profile import check_perf
 from perfrunner.spec.model import Spec
 from perfrunner.spec.units import ANY, AUTO, cpu_numbers
 from perfrunner.spec.workloads import SdkSpec, ToolWorkload
@@ -92,6 +94,19 @@ def needs_sdk(spec: Spec) -> bool:
     return spec.engine.verify == "sdk" or any(
         isinstance(workload, SdkSpec) for workload in spec.workloads.values()
     )
+
+
+def require_perf(spec: Spec, engine_nodes: Sequence[Placement]) -> None:
+    """Raise HostError, with a remedy, if a workload requests CPU profiles and perf cannot record on its host.
+
+    Programs without a server run on the first engine node.
+    """
+    workloads = [workload for workload, _ in profiled_cases(spec)]
+    if not workloads:
+        return
+    on_engines = [w for w in workloads if not isinstance(spec.workloads[w], ToolWorkload)]
+    for placement in engine_nodes if on_engines else engine_nodes[:1]:
+        check_perf(placement.host, placement.run_dir, (on_engines or workloads)[0])
 
 
 def require_sdk_here(spec: Spec) -> None:

@@ -72,13 +72,13 @@ class TrialRunner:
 
         deployed: the deployed builds, by variant.
         sample_interval_ms: the sampling interval of each trial; default: SAMPLE_INTERVAL_MS.
-        profiled: record a CPU profile of each trial with perf; default: if the workload has `profile: blocks`. The
+        profiled: record a CPU profile of each trial with perf; default: if the workload has `profile: perf`. The
         trial keeps its profile, described by its fact `profile`.
         """
         started_at = datetime.now(timezone.utc)
         intervals = sample_interval_ms or [SAMPLE_INTERVAL_MS] * len(tasks)
         spec = self.setup.spec
-        every_block = spec.workloads[tasks[0].workload].profile == "blocks"
+        requested = spec.workloads[tasks[0].workload].profile is not None
         variants = [
             OpenTrial(
                 task,
@@ -89,7 +89,7 @@ class TrialRunner:
                 recorded,
             )
             for task, interval, recorded in zip(
-                tasks, intervals, profiled or [every_block] * len(tasks), strict=True
+                tasks, intervals, profiled or [requested] * len(tasks), strict=True
             )
         ]
         ended: list[tuple[TrialStatus, str, Measured | None]]
@@ -134,8 +134,6 @@ class TrialRunner:
 
     def _measure(self, variants: Sequence[OpenTrial]) -> list[Measured]:
         workload = self.setup.spec.workloads[variants[0].task.workload]
-        if variants[0].profiled and workload.profile != "blocks":
-            workload = workload.under_profiler()
         if isinstance(workload, ToolWorkload):
             with self.setup.tools(variants) as tools:
                 measured = tool_scenario_for(workload.type)(tools, workload)

@@ -16,8 +16,7 @@ from perfrunner.report.json_document import document
 from perfrunner.report.model import HOSTS, primary_rows
 from perfrunner.report.page.chart_data import chart_data
 from perfrunner.report.page.effects import panels
-from perfrunner.report.page.tables import brief, explained_section, profile_section, tables
-from perfrunner.report.profiles import ONE_SAMPLE
+from perfrunner.report.page.tables import brief, explained_section, tables
 from perfrunner.report.published import counts_text, published_texts, reference_facts
 from perfrunner.report.sentences import question
 from perfrunner.report.variants import command
@@ -58,7 +57,7 @@ def html_text(
     rest = _by_metric(report, leave_out=primary)
     brief_metrics, lines = brief(report)
     colours = chart_data_colours(report)
-    names = SCRIPTS + (OF_PROFILES if report.profiles or report.explanations else ())
+    names = SCRIPTS + (OF_PROFILES if report.profiled else ())
     scripts = [files("perfrunner.report").joinpath(name).read_text("utf-8") for name in names]
     return render_page(
         "report.html.j2",
@@ -84,8 +83,6 @@ def html_text(
         published=published_texts(report),
         published_counts=counts_text(report),
         reference_facts=reference_facts(report),
-        profiles=profile_section(report),
-        one_sample=ONE_SAMPLE,
         explained=explained_section(report),
         no_counters=NO_COUNTERS,
         account_title=TITLE,

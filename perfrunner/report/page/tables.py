@@ -1,4 +1,4 @@
-"""The tables of the HTML page: the short summary, the results of each case, and CPU profiles."""
+"""The tables of the HTML page: the short summary, the results of each case, and functions whose CPU time changed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,24 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from perfrunner.analysis.account import MORE_CPU
-from perfrunner.report.explain import event_rows, function_rows, heading, summary_lines, title
-from perfrunner.report.flame import boxes, colour_of, difference_svg, flame_svg, scale_of_colours
+from perfrunner.report.explain import (
+    event_rows,
+    function_rows,
+    heading,
+    samples_text,
+    summary_lines,
+    title,
+)
+from perfrunner.report.flame import (
+    boxes,
+    colour_of,
+    difference_svg,
+    flame_svg,
+    frames,
+    points,
+    scale_of_colours,
+    short_name,
+)
 from perfrunner.report.model import primary_rows, selected
 from perfrunner.report.numbers import (
     ARROWS,
@@ -27,7 +43,6 @@ from perfrunner.report.numbers import (
     spread,
     verdict_text,
 )
-from perfrunner.report.profiles import both_taken, frames, how_taken, points, shares, short_name
 from perfrunner.report.sentences import ORDER, noun
 
 if TYPE_CHECKING:
@@ -38,7 +53,6 @@ if TYPE_CHECKING:
     from perfrunner.report.explain import ProfiledPair
     from perfrunner.report.model import Report
     from perfrunner.report.numbers import Scale
-    from perfrunner.report.profiles import CaseProfiles, ProfiledVariant
 
 
 Verdicts = list[tuple[str, str, str]]  # class, mark, words
@@ -101,61 +115,42 @@ LEGEND_STEPS = 9
 LEGEND_COLOURS = [colour_of(2 * step / (LEGEND_STEPS - 1) - 1) for step in range(LEGEND_STEPS)]
 
 
-def profile_section(report: Report) -> list[dict[str, Any]]:
-    """Return the CPU profiles by case; empty if none was taken."""
-    return [_profiled_case(report, case) for case in report.profiles]
-
-
-def _profiled_case(report: Report, profiles: CaseProfiles) -> dict[str, Any]:
-    base = profiles.base
-    label = f"Flame graph of {base.taken.variant} in {profiles.case}: functions by their share of the samples"
-    return {
-        "case": str(profiles.case),
-        "index": report.comparison.cases.index(profiles.case),
-        "base": base.taken.variant,
-        "base_how": how_taken(base),
-        "base_svg": Markup(flame_svg(frames(base.stacks, base.stacks), label)),
-        "variants": [_variant(report, variant) for variant in profiles.variants],
-    }
-
-
-def _variant(report: Report, variant: ProfiledVariant) -> dict[str, Any]:
-    name, against = variant.variant.taken.variant, variant.base.taken.variant
-    tree = frames(variant.base.stacks, variant.variant.stacks)
-    full = scale_of_colours(boxes(tree))
-    label = f"Differential flame graph of {name} against {against} in {variant.case}"
-    return {
-        "name": name,
-        "index": report.comparison.variants.index(name),
-        "how": both_taken(variant),
-        "svg": Markup(difference_svg(tree, label)),
-        "legend": LEGEND_COLOURS,
-        "least": points(-full),
-        "most": points(full),
-        "functions": [(short_name(s.function), s.function, *shares(s)) for s in variant.moved],
-    }
-
-
 def explained_section(report: Report) -> list[dict[str, Any]]:
-    """Return what the profiles of every block explain, by case and variant; empty if none was taken."""
-    return [_explained(report, pair) for pair in report.explanations]
+    """Return the CPU profiles by case, and what they explain; empty if none was recorded."""
+    by_case: dict[Case, list[ProfiledPair]] = {}
+    for pair in report.profiled:
+        by_case.setdefault(pair.case, []).append(pair)
+    return [_profiled_case(report, case, pairs) for case, pairs in by_case.items()]
 
 
-def _explained(report: Report, pair: ProfiledPair) -> dict[str, Any]:
+def _profiled_case(report: Report, case: Case, pairs: Sequence[ProfiledPair]) -> dict[str, Any]:
+    first = pairs[0]
+    stacks = first.base_stacks
+    label = f"Flame graph of {first.base} in {case}: functions by their share of the samples"
+    return {
+        "name": str(case),
+        "index": report.comparison.cases.index(case),
+        "base": first.base,
+        "base_samples": samples_text(first, stacks),
+        "base_svg": Markup(flame_svg(frames(stacks, stacks), label)),
+        "pairs": [_profiled_pair(report, pair) for pair in pairs],
+    }
+
+
+def _profiled_pair(report: Report, pair: ProfiledPair) -> dict[str, Any]:
     tree = frames(pair.base_stacks, pair.variant_stacks)
     full = scale_of_colours(boxes(tree))
-    rows = function_rows(pair)
+    tested = pair.explanation is not None
+    rows = function_rows(pair) if tested else []
     return {
-        "case": str(pair.case),
-        "case_index": report.comparison.cases.index(pair.case),
         "name": pair.variant,
-        "base": pair.base,
         "index": report.comparison.variants.index(pair.variant),
         "title": title(pair),
         "lines": list(summary_lines(pair)),
+        "tested": tested,
         "heading": heading(pair),
         "functions": [(thread, short_name(name), name, *cells) for thread, name, *cells in rows],
-        "events": event_rows(pair),
+        "events": event_rows(pair) if tested else [],
         "svg": Markup(difference_svg(tree, f"Differential flame graph: {title(pair)}")),
         "legend": LEGEND_COLOURS,
         "least": points(-full),

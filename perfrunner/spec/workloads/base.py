@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
-from typing_extensions import Self
 
 from perfrunner.spec.base import Duration, ListAsTuple, Piece, PositiveCount, PositiveDuration, Size
 from perfrunner.spec.cluster import ClusterSpec
@@ -17,16 +16,16 @@ MOST_VALUE = 20 * 2**20  # engine_src/protocol/request_rules.h: kMaxValueLength
 # interleaved: all variants of a block are alive together, and the load visits them in short slices.
 Schedule: TypeAlias = Literal["interleaved", "sequential"]
 
-# perf after the last trial, or during every block
-CpuProfile: TypeAlias = Literal["perf", "blocks"]
+# perf: perf records every trial.
+CpuProfile: TypeAlias = Literal["perf"]
 
 
 def measured_settings(workload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a stored workload that its results depend on.
 
-    Two workloads with equal settings measure the same.
+    Two workloads with equal settings measure the same. No profile is as good as a missing key.
     """
-    return {key: value for key, value in workload.items() if key != "profile" or value == "blocks"}
+    return {key: value for key, value in workload.items() if key != "profile" or value is not None}
 
 
 class AnyWorkload(Piece):
@@ -38,9 +37,7 @@ class AnyWorkload(Piece):
         default=None, description="interleaved or sequential; none: as in the spec"
     )
     profile: CpuProfile | None = Field(
-        default=None,
-        description="perf: run each variant once more at the end under perf, not measured; "
-        "blocks: record every trial with perf",
+        default=None, description="perf: record the CPU profile of every trial with Linux perf"
     )
 
     @field_validator("schedule")
@@ -49,10 +46,6 @@ class AnyWorkload(Piece):
         if schedule == "interleaved" and cls.ALONE:
             raise ValueError(f"expected sequential: {cls.ALONE}")
         return schedule
-
-    def under_profiler(self) -> Self:
-        """Return the same load without measurements that need separate engines."""
-        return self
 
     @property
     def least_seconds(self) -> float:

@@ -13,7 +13,6 @@ from pydantic import (
     field_validator,
     model_serializer,
 )
-from typing_extensions import Self
 
 from perfrunner.spec.base import (
     Count,
@@ -111,10 +110,6 @@ class PillowfightSpec(ServerWorkload):
             )
             raise ValueError(f"expected at least {least} ({ramp:g} s)")
         return duration
-
-    def under_profiler(self) -> Self:
-        """Return the same load without measurements that need separate engines."""
-        return self.model_copy(update={"instructions": 0, "churn": None})
 
     @property
     def all_sizes(self) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from perfrunner.cli import main
-from perfrunner.errors import HostError
+from perfrunner.errors import EXIT_FAILED, EXIT_USAGE, HostError
 from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.sampling import Profiler, find_child
@@ -36,50 +36,53 @@ CHANGED = "front-end;kv::run(int);cold 4\nfront-end;kv::run(int);hot 4\n"
 @pytest.mark.parametrize(
     "schedule", ["interleaved", pytest.param("sequential", marks=pytest.mark.long)]
 )
-def test_each_variant_is_profiled_once_more_at_the_end(lab: Lab, schedule: str) -> None:
+def test_each_trial_of_a_profiled_workload_is_recorded(lab: Lab, schedule: str) -> None:
     lab.write_spec(workloads={"pf": PROFILED, "other": SHORT}, blocks=1, schedule=schedule)
     code, driver = lab.run(fakes={"perf": str(write_perf(lab.directory))})
     assert (code, driver.stderr()) == (0, "")
-    (event,) = driver.of("Profiling")
-    assert (event["variants"], event["cases"]) == (["base", "changed"], [["pf", "persistent"]])
-    assert driver.events.index(event) > driver.events.index(driver.of("TrialFinished")[-1])
     data = lab.stored()
-    assert len(data.trials) == 4, "no trial of the comparison"
-    records = data.experiment.facts["profiles"]
-    assert [(r["variant"], r["status"], r["samples"]) for r in records] == [
-        ("base", "ok", 5),
-        ("changed", "ok", 8),
-    ]
-    assert {(r["event"], r["frequency"], r["cut_short"]) for r in records} == {
-        ("cpu-clock", 499, False)
-    }
-    scripts = [(lab.out / r["directory"] / "reproduce.sh").read_text() for r in records]
-    assert all("record --quiet" in script and '--pid="$PID_engine' in script for script in scripts)
-    kept = [(lab.out / r["directory"] / "profile.folded").read_text() for r in records]
-    assert kept == [BASE, CHANGED]
+    assert len(data.trials) == 4
+    stacks = {"base": BASE, "changed": CHANGED}
+    for trial in data.trials:
+        if trial.workload == "other":
+            assert "profile" not in trial.facts
+            continue
+        taken = trial.facts["profile"]
+        assert taken["samples"] == (5 if trial.variant == "base" else 8)
+        assert (taken["event"], taken["frequency"], taken["cut_short"]) == ("cpu-clock", 499, False)
+        directory = lab.out / trial.raw_dir
+        script = (directory / "reproduce.sh").read_text()
+        assert "record --quiet" in script
+        assert '--pid="$PID_engine' in script
+        assert (directory / "profile.folded").read_text() == stacks[trial.variant]
     lab.assert_nothing_left()
-    document = json.loads(printed(lab, "report", "--format", "json"))
-    (results,) = document["profiles"]
-    assert (results["variant"], results["functions"][0]["function"]) == ("changed", "cold")
     assert printed(lab, "profile") == BASE
-    both = printed(lab, "profile", "--variant", "changed", "--against", "base")
-    assert both.splitlines()[1] == "front-end;kv::run(int);hot 1 4"
+    assert printed(lab, "profile", "--variant", "changed") == CHANGED
+    for words, message in (
+        (["--variant", "chnged"], "no profile of variant chnged (did you mean changed?)"),
+        (["--against", "none"], "no profile of variant none"),
+        (["--case", "other"], "has no profiled case other"),
+    ):
+        assert message in refused(lab, EXIT_USAGE, "profile", *words)
+    page = write_html(build_report(data), data, lab.directory / "page.html").read_text()
+    assert page.count('<svg class="flame"') == 2, "a difference, and the baseline alone"
+    assert "1 block with profiles of base and changed, expected at least 3" in page
+    graph = lab.directory / "why.svg"
+    why = refused(lab, EXIT_FAILED, "explain", "base", "changed", "--flame", str(graph))
+    assert "expected at least 3" in why
+    assert graph.read_text().startswith("<svg ")
 
 
 @pytest.mark.long
-def test_every_trial_of_a_workload_with_profile_blocks_keeps_its_profile(lab: Lab) -> None:
-    lab.write_spec(workloads={"pf": {**SHORT, "profile": "blocks"}}, blocks=3)
+def test_the_functions_of_all_blocks_are_explained(lab: Lab) -> None:
+    lab.write_spec(workloads={"pf": PROFILED}, blocks=3)
     code, driver = lab.run(fakes={"perf": str(write_perf(lab.directory, hot=40))})
     assert (code, driver.stderr()) == (0, "")
-    assert not driver.of("Profiling")
     data = lab.stored()
-    assert "profiles" not in data.experiment.facts
     assert len(data.trials) == 6
     for trial in data.trials:
-        taken = trial.facts["profile"]
-        assert taken["samples"] == (5 if trial.variant == "base" else 44)
-        assert taken["counters"] == {"task-clock": 1e9, "instructions": 4e6, "cycles": 2e6}
-        assert (lab.out / trial.raw_dir / "profile.folded").is_file()
+        counters = trial.facts["profile"]["counters"]
+        assert counters == {"task-clock": 1e9, "instructions": 4e6, "cycles": 2e6}
     lab.assert_nothing_left()
     (results,) = json.loads(printed(lab, "explain", "base", "changed", "--json"))
     assert (results["workload"], results["blocks"], results["samples"]) == ("pf", 3, 3 * (5 + 44))
@@ -90,12 +93,24 @@ def test_every_trial_of_a_workload_with_profile_blocks_keeps_its_profile(lab: La
     text = printed(lab, "explain", "base", "changed", "--all")
     assert "instructions per cycle" in text
     assert "front-end  hot" in text
+    assert printed(lab, "profile").splitlines() == [
+        "front-end;kv::run(int);cold 12",
+        "front-end;kv::run(int);hot 3",
+    ]
+    both = printed(lab, "profile", "--variant", "changed", "--against", "base")
+    assert both.splitlines()[1] == "front-end;kv::run(int);hot 3 120"
 
 
 def printed(lab: Lab, command: str, *words: str) -> str:
     result = CliRunner().invoke(main, [command, *words, "--out", str(lab.out)])
     assert result.exit_code == 0, result.stderr
     return result.stdout
+
+
+def refused(lab: Lab, code: int, command: str, *words: str) -> str:
+    result = CliRunner().invoke(main, [command, *words, "--out", str(lab.out)])
+    assert result.exit_code == code
+    return result.stderr
 
 
 @pytest.mark.parametrize("missing", [True, False])
@@ -121,38 +136,31 @@ def test_a_host_that_cannot_record_is_refused_before_anything_starts(
 
 
 @pytest.mark.long
-def test_a_perf_that_dies_costs_the_profile_and_nothing_else(lab: Lab) -> None:
+def test_a_perf_that_dies_fails_the_trial(lab: Lab) -> None:
     lab.write_spec(workloads={"pf": PROFILED}, blocks=1)
     perf = write_perf(lab.directory, dies="failed to mmap")
     code, driver = lab.run(fakes={"perf": str(perf)})
-    assert code == 0
-    assert [e["message"] for e in driver.of("Warned") if "no profile of base" in e["message"]]
-    data = lab.stored()
-    assert {t.status for t in data.trials} == {"ok"}
-    records = data.experiment.facts["profiles"]
-    assert "failed" in {r["status"] for r in records}
-    warnings = build_report(data).warnings
-    assert any(
-        w.startswith("there is no profile of base in pf · persistent: perf on here")
-        for w in warnings
-    )
-    assert any("exit 3" in w and "failed to mmap" in w for w in warnings)
+    assert code == EXIT_FAILED, driver.stderr()
+    trials = lab.stored().trials
+    failed = [trial for trial in trials if trial.status == "failed"]
+    assert failed
+    assert all("perf on here ended early (exit 3)" in t.reason for t in failed)
+    assert all("failed to mmap" in t.reason for t in failed)
     lab.assert_nothing_left()
 
 
 @pytest.mark.long
-def test_a_run_that_was_killed_while_it_profiled_does_it_again(lab: Lab) -> None:
+def test_a_trial_that_was_killed_while_it_was_recorded_is_repeated(lab: Lab) -> None:
     lab.write_spec(workloads={"pf": PROFILED}, blocks=1)
     fakes = {"perf": str(write_perf(lab.directory))}
     driver = lab.start(fakes=fakes)
-    driver.wait_for("Profiling")
     driver.wait_for("TrialPhase", phase="access")
     driver.process.kill()
     driver.finish()
     code, resumed = lab.run(resume=True, fakes=fakes)
     assert (code, resumed.stderr()) == (0, "")
-    assert not resumed.of("TrialStarted")
-    assert [r["status"] for r in lab.stored().experiment.facts["profiles"]] == ["ok", "ok"]
+    ok = [trial for trial in lab.stored().trials if trial.status == "ok"]
+    assert {t.variant: t.facts["profile"]["samples"] for t in ok} == {"base": 5, "changed": 8}
     lab.assert_nothing_left()
 
 
@@ -220,7 +228,7 @@ def test_the_real_engine_under_the_real_perf(lab: Lab, artifact: str, tmp_path: 
     lab.write_spec(
         workloads={
             "pf": load,
-            "every": {**load, "profile": "blocks"},
+            "plain": {**load, "profile": None},
             "bench": bench,
             "alone": {**bench, "schedule": "sequential"},
         },
@@ -233,28 +241,23 @@ def test_the_real_engine_under_the_real_perf(lab: Lab, artifact: str, tmp_path: 
     code, driver = lab.run(fakes={"artifact": artifact})
     assert (code, driver.stderr()) == (0, "")
     data = lab.stored()
-    records = data.experiment.facts["profiles"]
-    assert [r["status"] for r in records] == ["ok"] * 6, [r.get("reason") for r in records]
-    assert min(r["samples"] for r in records) >= 1  # on a busy host perf gets few
-    stacks = {
-        (r["workload"], r["variant"]): (lab.out / r["directory"] / "profile.folded").read_text()
-        for r in records
-    }
-    for name in ("base", "changed"):
-        assert "front-end;" in stacks["pf", name]
-        assert "kv::" in stacks["pf", name]
-        for workload in ("bench", "alone"):
-            assert "kv::(anonymous namespace)::getCursorsToDrop" in stacks[workload, name]
+    recorded = [trial for trial in data.trials if trial.workload != "plain"]
+    assert len(recorded) == 6
     for trial in data.trials:
-        if trial.workload == "every":
-            assert trial.facts["profile"]["samples"] >= 5
-            assert trial.facts["profile"]["counters"]["task-clock"] > 0
-            folded = (lab.out / trial.raw_dir / "profile.folded").read_text()
-            assert "front-end;" in folded
-        else:
+        if trial.workload == "plain":
             assert "profile" not in trial.facts
+            continue
+        taken = trial.facts["profile"]
+        assert taken["samples"] >= 1  # on a busy host perf gets few
+        assert taken["counters"]["task-clock"] > 0
+        folded = (lab.out / trial.raw_dir / "profile.folded").read_text()
+        if trial.workload == "pf":
+            assert "front-end;" in folded
+            assert "kv::" in folded
+        else:
+            assert "kv::(anonymous namespace)::getCursorsToDrop" in folded
     report = build_report(data)
-    assert [str(own.case) for own in report.profiles] == ["pf · persistent", "bench", "alone"]
+    assert {str(pair.case) for pair in report.profiled} == {"pf · persistent", "bench", "alone"}
     page = write_html(report, data, tmp_path / "page.html").read_text()
     assert page.count('<svg class="flame"') == 6
     lab.assert_nothing_left()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import synthetic
 from axe_playwright_python.sync_playwright import Axe
@@ -21,20 +23,19 @@ STACKS = {
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory):
     directory = tmp_path_factory.mktemp("profiled")
-    records = []
-    for variant, counts in STACKS.items():
-        kept = directory / "p" / variant
-        kept.mkdir(parents=True)
-        (kept / "profile.folded").write_text(Folded(counts).text())
-        records.append({
-            "workload": "pillowfight", "bucket": "persistent", "variant": variant, "group": 1, "status": "ok",
-            "reason": "", "directory": f"p/{variant}", "event": "cpu-clock", "frequency": 499, "samples": 100,
-            "cut_short": False,
-        })  # fmt: skip
-    shape = synthetic.Shape(blocks=2, discarded_block=None, facts={"profiles": records})
-    experiment = synthetic.write(directory, shape)
+    experiment = synthetic.write(directory, synthetic.Shape(blocks=3, discarded_block=None))
     with ResultStore.open(directory, create=False) as store:
         data = store.load(experiment)
+
+    def recorded(trial):
+        if trial.variant not in STACKS or trial.case != ("pillowfight", "persistent"):
+            return trial
+        path = directory / trial.raw_dir / "profile.folded"
+        path.write_text(Folded(STACKS[trial.variant]).text())
+        taken = {"event": "cpu-clock", "frequency": 499, "samples": 100, "cut_short": False}
+        return replace(trial, facts={**trial.facts, "profile": taken})
+
+    data = replace(data, trials=tuple(map(recorded, data.trials)))
     return write_html(build_report(data), data, directory / "report.html")
 
 
@@ -84,5 +85,5 @@ def test_a_variant_that_is_not_chosen_has_no_graph(tab):
 @pytest.mark.long
 def test_it_can_be_read_by_everybody(tab):
     tab.locator("details:has(svg.flame) summary").click()
-    matches = Axe().run(tab, context="section[aria-labelledby=profiles]")
+    matches = Axe().run(tab, context="section[aria-labelledby=explained]")
     assert matches.violations_count == 0, matches.generate_report()

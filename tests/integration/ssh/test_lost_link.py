@@ -52,9 +52,12 @@ def results(lab: Lab) -> list[tuple[int, str, str]]:
 BOTH_OK = [(1, "base", "ok"), (1, "changed", "ok")]
 
 
-def test_a_cut_link_costs_a_block(sshd: Sshd, tmp_path: Path) -> None:
-    lab = the_lab(sshd, tmp_path, variants=SLOW)
-    driver = lab.start()
+@pytest.mark.parametrize("profile", [None, pytest.param("perf", marks=pytest.mark.long)])
+def test_a_cut_link_costs_a_block(sshd: Sshd, tmp_path: Path, profile: str | None) -> None:
+    lab = the_lab(
+        sshd, tmp_path, variants=SLOW, workloads={"pf": {**PILLOWFIGHT, "profile": profile}}
+    )
+    driver = lab.start(fakes={"perf": str(write_perf(tmp_path))})
     driver.wait_for("TrialPhase", phase="access")
     sshd.cut()
     assert driver.finish() == 0, driver.stderr()
@@ -65,6 +68,7 @@ def test_a_cut_link_costs_a_block(sshd: Sshd, tmp_path: Path) -> None:
         (1, "base", "discarded"), (1, "changed", "discarded"), (2, "base", "ok"), (2, "changed", "ok"),
     ]  # fmt: skip
     assert "lost" in data.trials[0].reason
+    assert ["profile" in t.facts for t in data.trials if t.status == "ok"] == [bool(profile)] * 2
     assert any("waiting for the hosts" in event["message"] for event in driver.of("Warned"))
     assert not list((lab.work / "registry").glob("*.json")), "the cut trial's engines were stopped"
     lab.assert_nothing_left()
@@ -101,15 +105,10 @@ def test_a_link_that_goes_in_a_settings_check_costs_the_settings_checks(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("afterwards", ["SamplingCheck", "Profiling"])
-def test_a_link_that_goes_behind_the_last_block_costs_what_was_under_way(
-    sshd: Sshd, tmp_path: Path, afterwards: str
-) -> None:
-    checks = afterwards == "SamplingCheck"
-    pf = PILLOWFIGHT if checks else {**PILLOWFIGHT, "profile": "perf"}
-    lab = the_lab(sshd, tmp_path, variants=SLOW, workloads={"pf": pf}, sampling_check=checks)
-    driver = lab.start(fakes={"perf": str(write_perf(tmp_path))})
-    driver.wait_for(afterwards)
+def test_a_link_that_goes_in_the_sampling_check_costs_the_check(sshd: Sshd, tmp_path: Path) -> None:
+    lab = the_lab(sshd, tmp_path, variants=SLOW, sampling_check=True)
+    driver = lab.start()
+    driver.wait_for("SamplingCheck")
     driver.wait_for("TrialPhase", phase="access")
     sshd.cut()
     assert driver.finish() == 0, driver.stderr()
@@ -118,8 +117,7 @@ def test_a_link_that_goes_behind_the_last_block_costs_what_was_under_way(
     with ResultStore.open(lab.out, create=False) as store:
         experiment = store.resolve(None)
     assert experiment.state == "done"
-    records = experiment.facts["sampling_check" if checks else "profiles"]
-    assert [record["status"] for record in records] == ["ok"] * (1 if checks else 2)
+    assert [record["status"] for record in experiment.facts["sampling_check"]] == ["ok"]
     assert driver.of("Eta")[-1]["seconds_left"] == 0
     lab.assert_nothing_left()
 

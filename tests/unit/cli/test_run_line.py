@@ -133,7 +133,6 @@ EVENTS = [
     ev.TrialStarted(13, 72, 2, 1, "pillowfight", "persistent", VARIANTS[3], ()),
     ev.SamplingCheck("glibc", (("pillowfight", "persistent"),)),
     ev.TrialPhase("populate", 2.0),
-    ev.Profiling(VARIANTS, (("pillowfight", "persistent"),)),
 ]
 
 

@@ -96,7 +96,7 @@ def test_the_other_studies_are_valid_specs(tmp_path):
     faults = [variant.options["injected"] for variant in specs[6].variants.values()]
     assert faults == ["none", "share1", "share2", "stall"]
     assert specs[-2].workloads["pillowfight"].items == 10_000
-    assert specs[-1].workloads["pillowfight"].profile == "blocks"
+    assert specs[-1].workloads["pillowfight"].profile == "perf"
     assert all(single.metrics and single.study in tables.STUDIES for single in planned)
 
 

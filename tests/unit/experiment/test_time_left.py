@@ -15,8 +15,8 @@ from perfrunner.experiment import recorder as recorder_module
 from perfrunner.experiment.interrupt import SignalGuard
 from perfrunner.experiment.outdir import Journal
 from perfrunner.experiment.plan import groupings, plan_block
-from perfrunner.experiment.post_run import PostRun, post_run_trials
 from perfrunner.experiment.recorder import InterimEstimates, Recorder
+from perfrunner.experiment.sampling_check import SamplingCheck, sampling_trials
 from perfrunner.experiment.schedule import Schedule
 from perfrunner.experiment.session import RunContext, begin
 from perfrunner.experiment.stopping import StoppingRule
@@ -35,14 +35,14 @@ LINK, RATE, EFFECT = 1.5, 1e6, 1.01
 
 
 class Simulated:
-    """A run of the real plan, recorder, precision rule and afterwards over a clock that only trials move."""
+    """A run of the real plan, recorder, precision rule and sampling check over a clock that only trials move."""
 
     def __init__(self, directory: Path, *, spread=0.002, blocks=12, discarded=None, **changes):
         document = json.loads(
             spec_text(
                 directory / "work",
                 variants={name: {"name": name, **variant()} for name in VARIANTS},
-                workloads={"pf": {**PILLOWFIGHT, "profile": "perf"}, "ap": {"type": "append", "items": 100}},
+                workloads={"pf": PILLOWFIGHT, "ap": {"type": "append", "items": 100}},
                 blocks=blocks,
                 sampling_check=True,
                 **changes,
@@ -101,7 +101,7 @@ class Simulated:
             recorder = Recorder(context, schedule)
             recorder.clock = lambda: self.now
             deployed = {name: Deployed(name, {}, {}, {}) for name in VARIANTS}
-            post_run = PostRun(context, recorder, laid_out, {}, deployed)
+            check = SamplingCheck(context, recorder, laid_out, {}, deployed)
             stopping = StoppingRule(context, recorder, planned)
             stopping.recall()
             recorder.start_clock()
@@ -113,7 +113,7 @@ class Simulated:
                     self.now += LINK * len(VARIANTS)
                 recorder.keep(self.run(unit.tasks, deployed), deployed)
                 blocks = stopping.look(unit.tasks[0].block, blocks)
-            post_run.run(self, held=lambda: None)
+            check.run(self, held=lambda: None)
             journal.close()
         return self
 
@@ -143,7 +143,6 @@ def test_the_time_left_is_right_within_a_fifth_after_two_blocks(tmp_path, change
     run = Simulated(tmp_path, **changes).whole()
     messages, true = run.left_after_block(2)
     assert messages == pytest.approx(true, rel=0.2)
-    assert run.of(ev.Profiling)
     assert run.of(ev.SamplingCheck)
 
 
@@ -154,9 +153,8 @@ def test_what_follows_the_blocks_is_counted_until_it_is_done(tmp_path):
     assert messages[0] == pytest.approx(run.now - begun, rel=0.35)
     assert messages == sorted(messages, reverse=True)
     assert messages[-1] == 0
-    assert post_run_trials(run.spec, {}, len(VARIANTS)).count(("pf", "persistent")) == 2 + len(
-        VARIANTS
-    )
+    assert sampling_trials(run.spec, {}).count(("pf", "persistent")) == 2
+    assert sampling_trials(run.spec, {"sampling_check": []}) == []
 
 
 def test_estimates_are_reported_with_each_whole_block_and_grow_narrower(tmp_path):
