@@ -56,10 +56,10 @@ def definition(variant: Mapping[str, Any], engine_params: Mapping[str, Any] | No
         return "; ".join(filter(None, parts))
     allocator = variant.get("allocator") or {}
     options = ",".join(f"{k}:{v}" for k, v in (allocator.get("options") or {}).items())
-    profile = f"profile {allocator['profile']}" if allocator.get("profile") else ""
+    preset = f"preset {allocator['preset']}" if allocator.get("preset") else ""
     params = {**(engine_params or {}), **(variant.get("params") or {})}
     parts = [
-        " ".join(filter(None, (str(allocator.get("name", "")), profile, options))),
+        " ".join(filter(None, (str(allocator.get("name", "")), preset, options))),
         _pairs("", variant.get("options")),
         _pairs("param ", params),
         _pairs("env ", variant.get("env")),

@@ -1,9 +1,9 @@
-"""Translate records stored before schema version 4 into today's names.
+"""Translate records stored by earlier versions into today's names.
 
 Schema version 4 introduced the vocabulary of docs/glossary.md: "arm" became "variant", "ensemble" became
-"group", "void" became "discarded", and so on. The database migration and the reader of archives both use
-these functions, so that old results are read by one set of rules. Every function returns a new value and
-accepts a record that already has today's form.
+"group", "void" became "discarded", and so on. In version 5 an allocator's "profile" became its "preset". The database
+migrations and the readers of archives use these functions, so that old results are read by one set of rules. Every
+function returns a new value and accepts a record that already has today's form.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 _SPEC_KEYS = {"gains": "expected_gains", "reference": "published"}
 _LIMIT_KEYS = {"arms": "group_size", "max_voids": "max_discarded"}
 _VARIANT_KEYS = {"proof": "settings_check"}
+_ALLOCATOR_KEYS = {"profile": "preset"}
 _OPTION_KEYS = {"planted": "injected"}
 _TRIAL_KEYS = {"ensemble": "group"}
 _FACT_KEYS = {"layouts": "groupings"}
@@ -82,6 +83,8 @@ def _variant(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     variant = _renamed(value, _VARIANT_KEYS)
+    if isinstance(variant.get("allocator"), Mapping):
+        variant["allocator"] = _renamed(variant["allocator"], _ALLOCATOR_KEYS)
     if isinstance(variant.get("options"), Mapping):
         variant["options"] = _renamed(variant["options"], _OPTION_KEYS)
     return variant

@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perfrunner import __version__
 from perfrunner.errors import PerfrunnerError, StoreError, TrialError, UsageError
+from perfrunner.results import legacy
 from perfrunner.results.files import CHUNK, digest, new_file, raw_files, sync_path
 from perfrunner.results.records import (
     IMPORTED,
@@ -331,7 +332,9 @@ def _store(
     facts = {**record.facts, IMPORTED: {"from": path.name, "at": now}}
     state = "interrupted" if record.state == "running" else record.state
     data = ExperimentData(
-        experiment=dataclasses.replace(record, facts=facts, state=state),
+        experiment=dataclasses.replace(
+            record, spec_json=legacy.current_spec(record.spec_json), facts=facts, state=state
+        ),
         # The builds are not on this machine, and a path of another one means nothing here.
         builds=tuple(dataclasses.replace(build, path="") for build in manifest.builds),
         trials=manifest.trials,

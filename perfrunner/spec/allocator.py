@@ -44,7 +44,7 @@ _OWN_JEMALLOC = "_RJEM_MALLOC_CONF"
 _PREFIXES = {"mimalloc": "MIMALLOC_", "tcmalloc": "TCMALLOC_"}
 
 # Named sets of jemalloc's run-time options; a variant's own options override them. The settings check covers them too.
-PROFILES: dict[str, dict[str, str]] = {
+PRESETS: dict[str, dict[str, str]] = {
     # The historic engine set one arena in its daemon, for less fragmentation. It also set
     # `prof:true,prof_active:false`, which needs a jemalloc built with --enable-prof; none of ours is.
     "historic": {"narenas": "1"},
@@ -96,9 +96,9 @@ class AllocatorSpec(Piece):
         default=None, description="an allocator library that the loader puts before the C library"
     )
     name: str = Field(default="", validate_default=True)
-    profile: str | None = Field(default=None, description="a named set of options: historic")
+    preset: str | None = Field(default=None, description="a named set of options: historic")
     options: dict[OptionKey, OptionValue] = Field(
-        default_factory=dict, description="run-time options; they override those of the profile"
+        default_factory=dict, description="run-time options; they override those of the preset"
     )
 
     @field_validator("name")
@@ -115,17 +115,17 @@ class AllocatorSpec(Piece):
             raise ValueError(expected_name("an allocator", name, ALLOCATORS))
         return name
 
-    @field_validator("profile")
+    @field_validator("preset")
     @classmethod
-    def _known_profile(cls, profile: str | None, info: ValidationInfo) -> str | None:
-        if profile is not None and profile not in PROFILES:
-            raise ValueError(expected_name("an allocator profile", profile, PROFILES))
+    def _known_preset(cls, preset: str | None, info: ValidationInfo) -> str | None:
+        if preset is not None and preset not in PRESETS:
+            raise ValueError(expected_name("an allocator preset", preset, PRESETS))
         name = info.data.get("name", "jemalloc")
-        if profile is not None and name == SYSTEM:
-            raise ValueError("expected no profile: the system allocator takes no options")
-        if profile is not None and not name.startswith("jemalloc"):
-            raise ValueError(f"expected no profile: its options are those of jemalloc, not {name}")
-        return profile
+        if preset is not None and name == SYSTEM:
+            raise ValueError("expected no preset: the system allocator takes no options")
+        if preset is not None and not name.startswith("jemalloc"):
+            raise ValueError(f"expected no preset: its options are those of jemalloc, not {name}")
+        return preset
 
     @field_validator("options")
     @classmethod
@@ -150,8 +150,8 @@ class AllocatorSpec(Piece):
 
     @property
     def all_options(self) -> dict[str, str]:
-        """The options of the profile, overridden by the variant's own."""
-        return {**PROFILES.get(self.profile or "", {}), **self.options}
+        """The options of the preset, overridden by the variant's own."""
+        return {**PRESETS.get(self.preset or "", {}), **self.options}
 
     @property
     def family(self) -> str:

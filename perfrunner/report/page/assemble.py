@@ -158,7 +158,7 @@ def _embedded(report: Report, data: ExperimentData, raw: RawSeries, page: Path |
 
 SILENT = (
     "name",
-    "allocator.profile",
+    "allocator.preset",
     "allocator.name",
     "source",
 )  # the source is described separately

@@ -93,8 +93,8 @@ def test_a_group_of_which_nothing_is_to_be_checked_is_not_asked() -> None:
     assert len(unchecked(check_readback(skipping("allocator", "options"), {}, {}))) == 7
 
 
-def test_a_profile_is_read_back_like_an_option() -> None:
-    allocator = AllocatorSpec(name="jemalloc-5.1.0", profile="historic")
+def test_a_preset_is_read_back_like_an_option() -> None:
+    allocator = AllocatorSpec(name="jemalloc-5.1.0", preset="historic")
     chosen = variant("jemalloc-5.1.0").model_copy(update={"allocator": allocator})
     assert check_readback(chosen, {}, stats({"opt.narenas": "1"})) == {
         "allocator.name": "jemalloc-5.1.0",

@@ -367,7 +367,7 @@ def test_every_format_says_what_each_variant_is(make):
     other = {
         "allocator": {
             "name": "jemalloc-5.1.0",
-            "profile": "historic",
+            "preset": "historic",
             "options": {"metadata_thp": "always"},
         }
     }
@@ -385,7 +385,7 @@ def test_every_format_says_what_each_variant_is(make):
         f"system; ht_stats=core; param ht_size=47, x=1; env MALLOC_ARENA_MAX=1; build {build}"
     )
     assert lines["variant jemalloc-5.1.0"].startswith(
-        "jemalloc-5.1.0 profile historic metadata_thp:always; param"
+        "jemalloc-5.1.0 preset historic metadata_thp:always; param"
     )
     assert lines["variant jemalloc-5.1.0"].endswith(", built on maker")
     for fmt in ("terminal", "markdown", "commit"):

@@ -246,6 +246,18 @@ def test_an_archive_gives_the_same_report_and_the_same_bytes(data, tmp_path):
     assert archive_bytes([back]) == content
 
 
+def test_an_archive_with_allocator_profiles_is_read_with_presets(data, tmp_path):
+    def specified(key):
+        allocator = {"name": "jemalloc-5.1.0", key: "historic"}
+        spec = {**data.experiment.spec_json, "variants": {"a": {"allocator": allocator}}}
+        return replace(data, experiment=replace(data.experiment, spec_json=spec))
+
+    path = tmp_path / "x.json.gz"
+    path.write_bytes(archive_bytes([specified("profile")]))
+    (back,) = read_archive(path)
+    assert back.experiment.spec_json == specified("preset").experiment.spec_json
+
+
 @pytest.mark.parametrize(
     ("content", "output"),
     [

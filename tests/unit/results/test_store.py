@@ -329,20 +329,27 @@ def test_a_store_of_version_3_is_read_in_todays_words(tmp_path):
     engine.dispose()
 
 
-def test_a_store_of_version_4_is_read_with_todays_profiles(tmp_path):
+def test_a_store_of_version_4_is_read_with_todays_profiles_and_presets(tmp_path):
     """Before version 5, `profile: perf` ran after the last block, and `blocks` recorded the trials."""
 
-    def workloads(*profiles):
-        return {"workloads": {str(n): {"profile": profile} for n, profile in enumerate(profiles)}}
+    def spec(*profiles, key="preset"):
+        allocators = ({"name": "jemalloc-5.1.0", key: "historic"}, {"name": "system", key: None})
+        return {
+            "profile": "large",
+            "workloads": {str(n): {"profile": profile} for n, profile in enumerate(profiles)},
+            "variants": {
+                str(n): {"allocator": allocator} for n, allocator in enumerate(allocators)
+            },
+        }
 
     with ResultStore.open(tmp_path) as store:
-        store.create_experiment(experiment(spec_json=workloads("perf", "blocks", None)))
-        store.create_experiment(experiment(id="e2", spec_json={"workloads": None}))
+        store.create_experiment(experiment(spec_json=spec("perf", "blocks", None, key="profile")))
+        store.create_experiment(experiment("e2", spec_json={"workloads": None}))
     with sqlite3.connect(tmp_path / "results.sqlite") as connection:
         connection.execute("update perfrunner_schema set version = 4")
     connection.close()
     with ResultStore.open(tmp_path, create=False) as store:
-        assert store.load("e1").experiment.spec_json == workloads(None, "perf", None)
+        assert store.load("e1").experiment.spec_json == spec(None, "perf", None)
         assert store.load("e2").experiment.spec_json == {"workloads": None}
 
 

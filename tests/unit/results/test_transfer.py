@@ -127,6 +127,19 @@ def test_damaged_and_missing_raw_files_are_left_out_and_named(tmp_path: Path) ->
     ]
 
 
+def test_an_archive_of_an_earlier_version_is_read_in_todays_words(
+    archive: Path, tmp_path: Path
+) -> None:
+    def spec(key: str) -> dict[str, object]:
+        return {"variants": {"glibc": {"allocator": {"name": "jemalloc-5.1.0", key: "historic"}}}}
+
+    document = manifest_of(archive)
+    document["experiment"]["spec_json"] = spec("profile")
+    with ResultStore.open(tmp_path / "there") as there:
+        import_archive(there, rewritten(archive, document))
+        assert there.load(RUN).experiment.spec_json == spec("preset")
+
+
 def test_nothing_that_is_stored_is_replaced(archive: Path, tmp_path: Path) -> None:
     with ResultStore.open(tmp_path / "there") as there:
         import_archive(there, archive)

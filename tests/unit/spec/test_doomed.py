@@ -28,7 +28,7 @@ SOURCE = Path(__file__).parents[3] / "engine_src" / "server" / "params.cc"
         ("name: jemalloc-5.1.0, options: {metadata_thp: always, background_thread: true}", "name: mimalloc-3.3.2, options: {arena_reserve: 1GiB}", "options.arena_reserve: expected an integer (bytes, without a unit) or true or false, got 1GiB"),
         ("name: jemalloc-5.1.0, options: {metadata_thp: always, background_thread: true}", "name: tcmalloc, options: {heap_limit: 1}", "options.heap_limit: unknown (did you mean heap_limit_mb?)"),
         ("name: jemalloc-5.1.0, options: {metadata_thp: always, background_thread: true}", "name: snmalloc-0.7.6, options: {a: 1}", "allocator.options: expected no options: snmalloc takes none"),
-        ("name: jemalloc-5.1.0, options: {metadata_thp: always, background_thread: true}", "name: mimalloc-2.3.2, profile: historic", "allocator.profile: expected no profile: its options are those of jemalloc, not mimalloc-2.3.2"),
+        ("name: jemalloc-5.1.0, options: {metadata_thp: always, background_thread: true}", "name: mimalloc-2.3.2, preset: historic", "allocator.preset: expected no preset: its options are those of jemalloc, not mimalloc-2.3.2"),
         ("{name: jemalloc-5.1.0, options: {metadata_thp: always, background_thread: true}}", "{name: mimalloc-2.3.2}, env: {MIMALLOC_PURGE_DELAY: 1}", "env.MIMALLOC_PURGE_DELAY: expected no allocator setting in env: use allocator.options"),
         ("jemalloc-5.1.0", "jemalloc-4.5.0", "options.metadata_thp: expected jemalloc 5.1.0 or later for this option; got jemalloc-4.5.0"),
     ],

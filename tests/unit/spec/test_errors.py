@@ -37,6 +37,7 @@ from perfrunner.spec.suggest import expected_name
         ("glibc: {allocator", "-x: {allocator", "expected a name of letters, digits"),
         ("glibc: {allocator", "1.0: {allocator", "spec.yaml:5: variants.\"1.0\": expected a string as key, got 1.0 (put it in quotes)"),
         ("  je: {", "  glibc: {", "spec.yaml:6: variants.glibc: duplicate key (first defined in line 5)"),
+        ("{name: system}", "{name: jemalloc-5.1.0, profile: historic}", "variants.glibc.allocator.profile: unknown key"),
         ("{name: system}", "{name: system}, options: {ht_stat: core}", "did you mean ht_stats?"),
         ("{name: system}", "{name: system}, options: {ht_stats: cores}", "variants.glibc.options.ht_stats: expected one of single, llc, core, a whole number from 1 to 9999; got cores (did you mean core?)"),
         ("{name: system}", "{name: system}, env: {LD_PRELOAD: x}", "use allocator.name"),

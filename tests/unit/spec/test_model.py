@@ -139,17 +139,17 @@ def test_an_unknown_metric_gets_the_nearest_name():
         metric_type("ops_per_sec")
 
 
-def test_the_historic_profile_is_one_arena_and_own_options_win():
-    plain = AllocatorSpec(name="jemalloc-5.1.0", profile="historic")
+def test_the_historic_preset_is_one_arena_and_own_options_win():
+    plain = AllocatorSpec(name="jemalloc-5.1.0", preset="historic")
     assert plain.option_string == "narenas:1"
     more = AllocatorSpec(
-        name="jemalloc-5.1.0", profile="historic", options={"narenas": "4", "metadata_thp": "auto"}
+        name="jemalloc-5.1.0", preset="historic", options={"narenas": "4", "metadata_thp": "auto"}
     )
     assert more.option_string == "narenas:4,metadata_thp:auto"
 
 
 def test_options_of_a_linked_allocator_become_its_environment():
-    jemalloc = AllocatorSpec(name="jemalloc-5.1.0", profile="historic")
+    jemalloc = AllocatorSpec(name="jemalloc-5.1.0", preset="historic")
     assert jemalloc.linked_environment == {"_RJEM_MALLOC_CONF": "narenas:1"}
     assert AllocatorSpec(name="jemalloc-5.3.1").linked_environment == {"_RJEM_MALLOC_CONF": ""}
     mimalloc = AllocatorSpec(
@@ -166,15 +166,15 @@ def test_options_of_a_linked_allocator_become_its_environment():
 
 
 @pytest.mark.parametrize(
-    ("name", "profile", "message"),
+    ("name", "preset", "message"),
     [
         ("jemalloc-5.1.0", "histric", "did you mean historic"),
-        ("system", "historic", "expected no profile"),
+        ("system", "historic", "expected no preset"),
     ],
 )
-def test_a_profile_that_cannot_be_is_refused(name, profile, message):
+def test_a_preset_that_cannot_be_is_refused(name, preset, message):
     with pytest.raises(ValueError, match=message):
-        AllocatorSpec(name=name, profile=profile)
+        AllocatorSpec(name=name, preset=preset)
 
 
 def test_a_spec_against_itself_has_one_variant_under_two_names(specs):

@@ -148,7 +148,7 @@ def test_a_spec_of_the_engine_is_recorded_as_before(servers: Servers):
     )
     recorded = spec.variants["two"].model_dump(mode="json")
     assert "server" not in recorded
-    assert recorded["allocator"] == {"name": "system", "profile": None, "options": {}}
+    assert recorded["allocator"] == {"name": "system", "preset": None, "options": {}}
     assert spec.cases == (("pf", "persistent"),), "the engine has"
 
 

@@ -1,4 +1,4 @@
-"""CPU profiles: `profile: blocks` of a workload becomes `perf`, which had recorded no trial before."""
+"""Profiles: `blocks` of a workload becomes `perf`, which recorded no trial before; one of an allocator is a preset."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
+
+from perfrunner.results import legacy
 
 revision = "5"
 down_revision = "4"
@@ -18,13 +20,13 @@ def upgrade() -> None:
     connection = op.get_bind()
     experiments = sa.table("experiments", sa.column("id"), sa.column("spec_json", sa.JSON))
     for row in connection.execute(sa.select(experiments)).all():
-        spec = current_spec(row.spec_json)
+        spec = _recorded(legacy.current_spec(row.spec_json))
         if spec != row.spec_json:
             update = sa.update(experiments).where(experiments.c.id == row.id)
             connection.execute(update.values(spec_json=spec))
 
 
-def current_spec(spec: dict[str, Any]) -> dict[str, Any]:
+def _recorded(spec: dict[str, Any]) -> dict[str, Any]:
     """Return a stored spec whose workloads have today's `profile`."""
     if not isinstance(spec.get("workloads"), dict):
         return spec
