@@ -43,15 +43,18 @@ def trial_profile(trial: TrialRecord) -> TrialProfile | None:
 
 
 def read_profile(data: ExperimentData, trial: TrialRecord) -> Folded:
-    """Return the stacks of a trial. Raises TrialError if there are none, or if they are not on this machine."""
+    """Return the stacks of a trial. Raises TrialError if there are none, or if the file is not on this machine."""
     if data.directory is None and not data.contents:
         raise TrialError("the archive does not contain its stacks")
     try:
         path = raw_files(data, trial.raw_dir)[PROFILE_FILE]
-        return parse_folded(path.read_text(encoding="utf-8"), PROFILE_FILE)
+        stacks = parse_folded(path.read_text(encoding="utf-8"), PROFILE_FILE)
     except KeyError:
         raise TrialError(f"{trial.raw_dir} has no {PROFILE_FILE}") from None
     except OSError as error:
         raise TrialError(f"{trial.raw_dir}/{PROFILE_FILE}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TrialError(f"{trial.raw_dir}/{PROFILE_FILE}: {error}") from error
+    if not stacks.samples:
+        raise TrialError(f"the profile of {trial.variant} has no samples (lengthen the load)")
+    return stacks

@@ -192,6 +192,14 @@ def test_a_process_behind_ssh_is_recorded_as_one_here(
         assert host.processes() == []
 
 
+def test_a_load_that_is_too_short_to_be_recorded_leaves_an_empty_profile(tmp_path: Path) -> None:
+    recorder = ScriptRecorder("test").variant(0)
+    profiler = Profiler(TrialContext(tmp_path, recorder, "r", math.inf, contextlib.nullcontext))
+    profiler.stop()
+    assert profiler.keep() == {"samples": 0}
+    assert (tmp_path / "profile.folded").read_text() == ""
+
+
 def test_a_program_that_a_conductor_started_is_found_by_its_environment(tmp_path: Path) -> None:
     with open_host(HostSpec(work_dir=str(tmp_path / "work")), "local", run_id="r") as host:
         both = "TMPDIR=/a sleep 60 & TMPDIR=/b sleep 60 & wait"

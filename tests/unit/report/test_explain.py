@@ -257,6 +257,16 @@ def test_a_lost_profile_costs_its_block_and_a_line_says_so(profiled, tmp_path):
     assert pair.unread == (f"block 5 is left out: {lost.raw_dir} has no profile.folded",)
 
 
+def test_a_profile_without_samples_costs_its_block(profiled, tmp_path):
+    (case,) = profiled_cases(profiled)
+    short = next(t for t in case.trials if t.variant == JEMALLOC and t.block == 5)
+    (tmp_path / short.raw_dir / "profile.folded").write_text("")
+    pair = pair_of(profiled)
+    assert pair.explanation.blocks == 7
+    reason = f"the profile of {JEMALLOC} has no samples (lengthen the load)"
+    assert pair.unread == (f"block 5 is left out: {reason}",)
+
+
 def test_too_few_blocks_are_refused_with_the_reason(profiled, tmp_path):
     remove_profiles(profiled, tmp_path, from_block=3)
     pair = pair_of(profiled)
