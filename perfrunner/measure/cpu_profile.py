@@ -26,6 +26,7 @@ _CLONE = re.compile(r"(?: \[clone [^]]*\]|\.(?:constprop|isra|part|cold|lto_priv
 _NUMBER = re.compile(
     r"(?<=[^\d\s])[-_:#./ ]*\d+$"
 )  # number of a thread among threads of the same kind
+_NAMELESS = re.compile(r":-?\d+")  # the id of a thread that ended before perf read its name
 _SYMBOL_VERSION = re.compile(r"@@?[A-Z][\w.]*$")
 
 
@@ -62,7 +63,7 @@ def fold(lines: Iterable[str]) -> Folded:
         elif line[0].isspace() and thread:
             frames.append(_frame(text, number))
         elif not line[0].isspace() and not thread:
-            thread = _clean(_NUMBER.sub("", text))
+            thread = UNKNOWN if _NAMELESS.fullmatch(text) else _clean(_NUMBER.sub("", text))
         else:
             raise TrialError(f"perf script, line {number}: expected a sample, got {text[:200]}")
     if thread:

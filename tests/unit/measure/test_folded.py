@@ -47,6 +47,7 @@ def test_a_stack_is_a_thread_and_its_callers_from_the_outermost_in() -> None:
     [
         ("front-end-1", "front-end"), ("rocksdb:low0", "rocksdb:low"), ("worker #12", "worker"),
         ("executor_3", "executor"), ("kv_engine", "kv_engine"), ("7", "7"), ("t", "t"),
+        (":2850", "[unknown]"), (":-1", "[unknown]"),
     ],
 )  # fmt: skip
 def test_threads_of_a_kind_are_one(name: str, kind: str) -> None:
