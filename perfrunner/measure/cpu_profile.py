@@ -145,7 +145,6 @@ def record_command(data: str) -> list[str]:
     return [
         PROGRAM,
         "record",
-        "--quiet",
         f"--freq={FREQUENCY}",
         "-g",
         f"--event={_EVENT}",

@@ -20,7 +20,7 @@ from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.outcome import try_each
 from perfrunner.experiment.trial.placement import log_tail, pinned
 from perfrunner.experiment.trial.server import ServerProcess
-from perfrunner.hosts.process import ProcessHandle
+from perfrunner.hosts.process import ExitStatus, ProcessHandle
 from perfrunner.hosts.transport import CommandTimeout, LinkLost, Transport
 from perfrunner.measure.cpu_profile import (
     FREQUENCY,
@@ -144,6 +144,9 @@ FIND_TIMEOUT_S = 20.0
 _POLL_S = 0.02
 _NAMING_TIMEOUT_S = 300.0
 _LOG_TAIL = 3
+# The log of perf if its process ends while it begins; sometimes it says nothing.
+_NO_PROCESS = "No such process"
+_EMPTY_LOG = "its log is empty"
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,7 @@ class _Recording:
     host: Transport
     name: str  # name of the files in `directory`
     directory: str  # on the host
+    pid: int  # of the process that is recorded
     handle: ProcessHandle
     counting: ProcessHandle
     recorded: bool
@@ -195,11 +199,11 @@ class Profiler:
         counters = f"{name}-counters"
         argv = pinned(stat_command(pid, f"{directory}/{counters}.csv"), cpus)
         counting = self._start(host, directory, counters, argv)
-        self._recordings.append(_Recording(host, name, directory, handle, counting, recorded))
+        self._recordings.append(_Recording(host, name, directory, pid, handle, counting, recorded))
 
     def stop(self) -> None:
-        """Stop recording. Raises TrialError if perf ended early."""
-        for recording in self._recordings:
+        """Stop recording. Raises TrialError if perf ended early, unless its process had ended before perf began."""
+        for recording in tuple(self._recordings):
             if recording.handle not in self._running:
                 continue
             if recording.recorded:
@@ -209,10 +213,10 @@ class Profiler:
             self._running.remove(recording.handle)
             self._stop_counting(recording)
             if ended.killed or not (ended.status.ok or ended.status.signal == signal.SIGTERM):
-                raise TrialError(
-                    f"perf on {recording.host.name} ended early ({ended.status}):"
-                    f" {_tail(recording, recording.name)}"
-                )
+                self._require_ended(recording, ended.status)
+            elif recording.host.exists(recording.data):
+                continue
+            self._recordings.remove(recording)  # perf had not begun
 
     def keep(self) -> dict[str, object]:
         """Write `profile.folded` and return facts about it.
@@ -240,6 +244,15 @@ class Profiler:
         self._running.clear()
 
     # -- internal
+
+    def _require_ended(self, recording: _Recording, status: ExitStatus) -> None:
+        """Raise TrialError if perf failed for another reason than that its process ended."""
+        reason = _tail(recording, recording.name)
+        alive = recording.host.exists(f"/proc/{recording.pid}")
+        if alive or (reason and _NO_PROCESS not in reason):
+            raise TrialError(
+                f"perf on {recording.host.name} ended early ({status}): {reason or _EMPTY_LOG}"
+            )
 
     def _stop_counting(self, recording: _Recording) -> None:
         try:
@@ -277,7 +290,7 @@ class Profiler:
         if not status.ok:
             raise TrialError(
                 f"perf on {recording.host.name} cannot resolve function names ({status}):"
-                f" {_tail(recording, naming)}"
+                f" {_tail(recording, naming) or _EMPTY_LOG}"
             )
         local = self.trial.directory / f"{naming}.gz"
         return fetch_folded(recording.host, f"{recording.directory}/{naming}.txt", local)
@@ -320,4 +333,4 @@ def _read(host: Transport, path: str) -> str:
 def _tail(recording: _Recording, name: str) -> str:
     log = f"{recording.directory}/{name}.log"
     lines = recording.host.run(["tail", "-n", str(_LOG_TAIL), log], check=False).stdout
-    return " | ".join(line.strip() for line in lines.splitlines())[-400:] or "its log is empty"
+    return " | ".join(line.strip() for line in lines.splitlines())[-400:]

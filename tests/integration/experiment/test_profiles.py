@@ -52,7 +52,7 @@ def test_each_trial_of_a_profiled_workload_is_recorded(lab: Lab, schedule: str) 
         assert (taken["event"], taken["frequency"], taken["cut_short"]) == ("cpu-clock", 499, False)
         directory = lab.out / trial.raw_dir
         script = (directory / "reproduce.sh").read_text()
-        assert "record --quiet" in script
+        assert "perf record" in script
         assert '--pid="$PID_engine' in script
         assert (directory / "profile.folded").read_text() == stacks[trial.variant]
     lab.assert_nothing_left()
@@ -146,6 +146,24 @@ def test_a_perf_that_dies_fails_the_trial(lab: Lab) -> None:
     assert failed
     assert all("perf on here ended early (exit 3)" in t.reason for t in failed)
     assert all("failed to mmap" in t.reason for t in failed)
+    lab.assert_nothing_left()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dies", ["Couldn't create thread/CPU maps: No such process", " "])
+def test_a_program_that_ends_before_perf_begins_has_an_empty_profile(lab: Lab, dies: str) -> None:
+    bench = {"type": "microbench", "program": "checkpoint_bench", "profile": "perf"}
+    lab.write_spec(
+        workloads={"bench": {**bench, "schedule": "sequential"}},
+        variants={"base": variant(bench_sleep=1), "changed": variant(bench_sleep=1)},
+        primary=["CheckpointBench/GetCursorsToDrop/1"],
+        blocks=1,
+    )
+    code, driver = lab.run(fakes={"perf": str(write_perf(lab.directory, dies=dies))})
+    assert (code, driver.stderr()) == (0, "")
+    assert [trial.facts["profile"] for trial in lab.stored().trials] == [{"samples": 0}] * 2
+    why = refused(lab, EXIT_FAILED, "explain", "base", "changed")
+    assert "has no samples (lengthen the load)" in why
     lab.assert_nothing_left()
 
 
