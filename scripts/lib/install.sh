@@ -68,6 +68,8 @@ packages_of() {
     prometheus) echo prometheus ;;
     # Chroots of other systems.
     systems) echo mmdebstrap debian-archive-keyring curl util-linux git ;;
+    # Libraries for another processor, and its emulator.
+    aarch64) echo mmdebstrap debian-archive-keyring qemu-user ccache ;;
     containers) echo buildah podman runc mmdebstrap arch-test ;;
     *) die "no group of packages is called $1" ;;
     esac
