@@ -158,10 +158,9 @@ def _embedded(report: Report, data: ExperimentData, raw: RawSeries, page: Path |
 
 SILENT = (
     "name",
-    "allocator.preset",
     "allocator.name",
     "source",
-)  # the source is described separately
+)  # the allocator and the source are described separately
 
 
 def variants(report: Report) -> list[tuple[str, str]]:
