@@ -23,7 +23,7 @@ PROFILE_FILE = "profile.folded"
 
 @dataclass(frozen=True)
 class TrialProfile:
-    """How a trial was recorded.
+    """Tell how perf recorded a trial.
 
     `event` is what perf sampled, `frequency` is in Hz, `cut_short` tells whether recording ended before the load
     did. `counters` are the counted hardware events; empty if the host counts none.

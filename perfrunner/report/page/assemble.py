@@ -156,11 +156,8 @@ def _embedded(report: Report, data: ExperimentData, raw: RawSeries, page: Path |
     return embedded(content)
 
 
-SILENT = (
-    "name",
-    "allocator.name",
-    "source",
-)  # the allocator and the source are described separately
+# The allocator and the source are described separately.
+SILENT = ("name", "allocator.name", "source")
 
 
 def variants(report: Report) -> list[tuple[str, str]]:
