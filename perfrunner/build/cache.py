@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -55,9 +56,11 @@ def own_cache(cache_dir: Path) -> None:
                 hint="name an empty directory for the build cache with --cache",
             )
         # Atomic, so that another process that starts now never sees half of it. The parent may be read-only.
-        tag = cache_dir / f"{CACHE_TAG}.{os.getpid()}"
-        tag.write_text(_TAG_TEXT, encoding="ascii")
-        tag.replace(cache_dir / CACHE_TAG)
+        fd, name = tempfile.mkstemp(prefix=f"{CACHE_TAG}.", dir=cache_dir)
+        with os.fdopen(fd, "w", encoding="ascii") as tag:
+            tag.write(_TAG_TEXT)
+            os.fchmod(fd, 0o644)
+        Path(name).replace(cache_dir / CACHE_TAG)
     except OSError as error:
         message = f"cannot use the build cache {cache_dir}: {error.strerror}"
         if hint := space_hint(error):

@@ -127,6 +127,21 @@ class TestFailures:
         assert (cache / CACHE_TAG).read_text().startswith("Signature")
         assert tmp_path.stat().st_mtime_ns == before, "nothing was written next to it"
 
+    def test_a_cache_that_two_threads_begin_at_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Containers that share a volume have equal process ids, as threads have."""
+        cache, replace, rivals = tmp_path / "cache", Path.replace, [own_cache]
+
+        def replace_after_the_rival(path: Path, target: Path) -> Path:
+            if rivals:
+                rivals.pop()(cache)
+            return replace(path, target)
+
+        monkeypatch.setattr(Path, "replace", replace_after_the_rival)
+        own_cache(cache)
+        assert [path.name for path in cache.iterdir()] == [CACHE_TAG]
+
     def test_a_program_that_would_not_travel(self, engine: Path, cache: Path) -> None:
         lists = engine / "CMakeLists.txt"
         lists.write_text(lists.read_text().replace("$ORIGIN/../lib", "$ORIGIN/../elsewhere"))
