@@ -25,8 +25,15 @@ from perfrunner.errors import HostError
 from perfrunner.hosts import scripts
 from perfrunner.hosts.process import NAME, whole_environment
 from perfrunner.hosts.registry import Process, RegistryEntry
-from perfrunner.hosts.transport import DEFAULT_TIMEOUT_S, CommandFailed, Completed, Raw
-from perfrunner.hosts.tree import pack_tree, tree_digest, unpack_tree
+from perfrunner.hosts.transport import (
+    DEFAULT_TIMEOUT_S,
+    CommandFailed,
+    Completed,
+    Raw,
+    pack_tree,
+    tree_digest,
+    unpack_tree,
+)
 
 CHUNK = 1 << 18
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

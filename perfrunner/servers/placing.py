@@ -19,7 +19,7 @@ from perfrunner.build.artifact import needed
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts import Host
 from perfrunner.hosts.container import find_image
-from perfrunner.hosts.tree import tree_digest
+from perfrunner.hosts.transport import tree_digest
 from perfrunner.paths import absolute_word, with_home
 from perfrunner.servers.checkout import DIRECTORY
 from perfrunner.servers.checks import own_allocator_text
