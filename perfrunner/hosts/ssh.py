@@ -2,7 +2,7 @@
 
 Commands use the connection's channels directly and not Connection.run, which reads output in quadratic time, takes
 40 ms more and does not distinguish a lost link from a killed command. An argument list that is quoted once
-(shell.command_line) arrives as the same argument list, whatever the login shell is (perfrunner.hosts.login_shell).
+(shell.command_line) arrives as the same argument list, whatever the login shell is (perfrunner.hosts.scripts).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from perfrunner.errors import HostError
 from perfrunner.hosts.hostkeys import ChangedKey, UnknownKey
-from perfrunner.hosts.login_shell import AfterMark, login_command, marked_program
 from perfrunner.hosts.openssh import Route
+from perfrunner.hosts.scripts import AfterMark, login_command, marked_program
 from perfrunner.hosts.shell import CHUNK, OutputBuffer, ShellTransport, Sink, command_line
 from perfrunner.hosts.transport import CommandTimeout, LinkLost, Raw
 
