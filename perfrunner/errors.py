@@ -1,4 +1,4 @@
-"""The errors that users see, and the exit code of each.
+"""The errors that users see, and the exit code of each; checks that an optional extra is installed.
 
 Exit codes: 0 done, 1 a verdict that `--fail-on` names, 2 usage or spec error, 3 the run failed, 75 a
 database is unavailable, 130 interrupted. Any exception that is not a PerfrunnerError is a defect:
@@ -7,7 +7,9 @@ the command prints its traceback and exits with 3.
 
 from __future__ import annotations
 
+import importlib.util
 import re
+from collections.abc import Sequence
 from typing import ClassVar
 
 EXIT_OK = 0
@@ -82,3 +84,33 @@ class SettingsCheckError(PerfrunnerError):
 
 class StoreError(PerfrunnerError):
     """The results store cannot be read or written."""
+
+
+SSH_PACKAGES = ("fabric", "paramiko")
+SDK_PACKAGES = ("couchbase",)
+FLEET_PACKAGES = ("dbos",)
+
+
+def require_ssh() -> None:
+    """Raise UsageError if the packages for SSH are not installed."""
+    _require(
+        SSH_PACKAGES,
+        "driving hosts over SSH",
+        "pip install 'perfrunner[ssh]'; `cluster: local` needs none",
+    )
+
+
+def require_sdk() -> None:
+    """Raise UsageError if the Couchbase SDK is not installed."""
+    _require(SDK_PACKAGES, "a workload of type sdk", "pip install 'perfrunner[sdk]'")
+
+
+def require_fleet() -> None:
+    """Raise UsageError if the packages of the fleet queue are not installed."""
+    _require(FLEET_PACKAGES, "perfrunner fleet", "pip install 'perfrunner[fleet]'")
+
+
+def _require(packages: Sequence[str], what: str, remedy: str) -> None:
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(f"{what} needs {' and '.join(missing)}: not installed", remedy)

@@ -19,7 +19,7 @@ from perfrunner.cli.fleet_tables import job_document, print_jobs, print_workers,
 from perfrunner.cli.invocation import options_given
 from perfrunner.cli.output import note, print_json
 from perfrunner.cli.request import ENVIRONMENT, RunOptions, gathered, read_spec
-from perfrunner.errors import UsageError
+from perfrunner.errors import UsageError, require_fleet
 from perfrunner.paths import real_path
 from perfrunner.spec.suggest import expected_name
 
@@ -349,8 +349,6 @@ def clean(fleet_path: Path, keep: int, dry_run: bool) -> None:
 
 
 def _load(path: Path, *, hosts: bool = True) -> Fleet:
-    from perfrunner.hosts.extra import require_fleet
-
     require_fleet()
     from perfrunner.fleet.file import load_fleet
 

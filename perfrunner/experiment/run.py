@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrunner.build.cache import in_use
-from perfrunner.errors import PerfrunnerError, StoreError, UsageError
+from perfrunner.errors import PerfrunnerError, StoreError, UsageError, require_ssh
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.interrupt import SignalGuard
 from perfrunner.experiment.outdir import JOURNAL, Journal, OutDirLock, disk_fails, disk_is_full
@@ -25,7 +25,6 @@ from perfrunner.experiment.preflight.requirements import require_sdk_here
 from perfrunner.experiment.runner import ExperimentRunner
 from perfrunner.experiment.session import JOB, RunContext, Session, begin, end_killed
 from perfrunner.experiment.session import resume as resume_experiment
-from perfrunner.hosts.extra import require_ssh
 from perfrunner.results import open_store
 from perfrunner.sources.model import FACT as SOURCES
 from perfrunner.sources.resolve import Sources, resolve_sources, restore_sources, same_variants

@@ -8,9 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from perfrunner.errors import HostError
+from perfrunner.errors import HostError, require_ssh
 from perfrunner.hosts.container import remove
-from perfrunner.hosts.extra import require_ssh
 from perfrunner.hosts.facts import Facts, read_facts
 from perfrunner.hosts.local import LocalTransport
 from perfrunner.hosts.lock import HostLock, lock_host

@@ -6,12 +6,11 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from perfrunner.errors import HostError
+from perfrunner.errors import HostError, require_sdk
 from perfrunner.experiment.plan import profiled_cases
 from perfrunner.experiment.preflight.health import Finding, refuse
 from perfrunner.experiment.trial.placement import Placement, client_python
 from perfrunner.hosts import Host, scripts
-from perfrunner.hosts.extra import require_sdk
 from perfrunner.measure.cpu_profile import check_perf
 from perfrunner.spec.model import Spec
 from perfrunner.spec.units import ANY, AUTO, cpu_numbers

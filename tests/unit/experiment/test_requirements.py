@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfrunner.errors import HostError, UsageError
+from perfrunner.errors import HostError, UsageError, require_sdk
 from perfrunner.experiment.preflight.hosts import ssh_command
 from perfrunner.experiment.preflight.requirements import (
     named_ports,
@@ -17,7 +17,6 @@ from perfrunner.experiment.preflight.requirements import (
     sdk_findings,
 )
 from perfrunner.hosts import Host, open_host
-from perfrunner.hosts.extra import require_sdk
 from perfrunner.spec.cluster import HostSpec
 from perfrunner.spec.model import Spec
 from tests.unit.experiment.test_plan import a_spec
@@ -80,7 +79,7 @@ def test_our_own_python_is_looked_at_before_anything_is_begun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     require_sdk()
-    monkeypatch.setattr("perfrunner.hosts.extra.SDK_PACKAGES", ("no_such_package",))
+    monkeypatch.setattr("perfrunner.errors.SDK_PACKAGES", ("no_such_package",))
     with pytest.raises(UsageError, match="a workload of type sdk needs no_such_package") as caught:
         require_sdk_here(sdk_spec())
     assert caught.value.hint == "pip install 'perfrunner[sdk]'"
