@@ -15,7 +15,7 @@ from perfrunner.spec.suggest import selection
 
 if TYPE_CHECKING:
     from perfrunner.spec import Spec
-    from perfrunner.spec.server_pair import Command
+    from perfrunner.spec.pair import Command
 
 PORT = "{port}"
 
@@ -55,7 +55,7 @@ class PairOptions:
 
 def server_spec(sources: Sequence[str], given: PairOptions, workloads: Sequence[str]) -> Spec:
     """Return the spec that compares the servers. Raises UsageError, before anything starts."""
-    from perfrunner.spec.server_pair import server_document
+    from perfrunner.spec.pair import server_document
     from perfrunner.spec.small import SERVER_BLOCKS, SERVER_WORKLOADS
 
     try:
@@ -88,7 +88,7 @@ def same_servers(spec: Spec) -> str | None:
 
 
 def _variants(sources: Sequence[str], given: PairOptions) -> dict[str, dict[str, Any]]:
-    from perfrunner.spec.server_pair import (
+    from perfrunner.spec.pair import (
         build_steps,
         command_of,
         of_commands,
@@ -125,7 +125,7 @@ def _variants(sources: Sequence[str], given: PairOptions) -> dict[str, dict[str,
 
 
 def _split(what: str, text: str, split: Callable[[str], Command]) -> Command:
-    from perfrunner.spec.server_pair import shell_part
+    from perfrunner.spec.pair import shell_part
 
     if part := shell_part(text.strip()):
         raise UsageError(

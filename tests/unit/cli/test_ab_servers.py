@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from perfrunner.spec import load_spec
+from perfrunner.spec.pair import build_steps, command_of, of_commands, shell_part
 from perfrunner.spec.server import own_words
-from perfrunner.spec.server_pair import build_steps, command_of, of_commands, shell_part
 from tests.unit.cli.test_run import play
 
 __all__ = ["play"]
