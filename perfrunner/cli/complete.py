@@ -153,8 +153,7 @@ def _metrics(ctx: click.Context) -> Iterator[tuple[str, str]]:
 def _names(ctx: click.Context, key: str) -> list[str]:
     """Return the names in one part of the spec on the command line (for `ab`: of its small spec)."""
     from perfrunner.spec.assemble import spec_tree
-    from perfrunner.spec.document import plain
-    from perfrunner.spec.problems import Problems
+    from perfrunner.spec.document import Problems, plain
     from perfrunner.spec.small import SMALL
 
     path = _given(ctx, "spec_path")

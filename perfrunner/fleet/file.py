@@ -16,10 +16,9 @@ from perfrunner.hosts.lock import SHARE
 from perfrunner.paths import real_path, with_home
 from perfrunner.spec.base import ListAsTuple, Piece, PlainName
 from perfrunner.spec.cluster import ClusterSpec
-from perfrunner.spec.document import Node, load_document, plain
+from perfrunner.spec.document import Node, Problems, load_document, plain
 from perfrunner.spec.includes import shown
 from perfrunner.spec.loader import load_cluster
-from perfrunner.spec.problems import Problems
 from perfrunner.spec.small import LOCAL
 from perfrunner.spec.suggest import expected_name, nearest
 from perfrunner.spec.validate import note_errors

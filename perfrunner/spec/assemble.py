@@ -26,10 +26,19 @@ import yaml
 
 from perfrunner.errors import SpecError
 from perfrunner.paths import real_path
-from perfrunner.spec.document import Mark, Node, Path_, describe, load_document, parse, tree
+from perfrunner.spec.document import (
+    Mark,
+    Node,
+    Path_,
+    Problems,
+    describe,
+    field_name,
+    load_document,
+    parse,
+    tree,
+)
 from perfrunner.spec.includes import Sources, absolute_paths, absolute_sources, merged, shown
 from perfrunner.spec.matrix import expand
-from perfrunner.spec.problems import Problems, field_name
 from perfrunner.spec.small import LOCAL, LOCAL_CLUSTER
 from perfrunner.spec.suggest import expected_name
 

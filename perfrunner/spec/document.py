@@ -2,17 +2,20 @@
 
 Values follow the core schema of YAML 1.2 (yaml_core.py). Duplicate keys and keys that are not strings
 are errors. Anchors make nodes shared, so nodes are never changed in place: edits create new nodes.
+
+Problems are collected, so that one call reports all errors of a spec, as `file:line: field: expected ..., got ...`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import yaml
 
-from perfrunner.spec.problems import Problems
+from perfrunner.errors import SpecError
 from perfrunner.spec.suggest import did_you_mean
 from perfrunner.spec.yaml_core import CoreLoader, Expansion, is_merge_key, scalar_value
 
@@ -228,3 +231,93 @@ class _Builder:
 
     def _mark(self, node: yaml.Node, path: Path_) -> Mark:
         return Mark(self._shown, node.start_mark.line + 1 if self._has_lines else 0, path)
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One error in a spec, with its file, line and field."""
+
+    place: str
+    line: int
+    field: str
+    text: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.place}: {self.field}: {self.text}"
+            if self.field
+            else f"{self.place}: {self.text}"
+        )
+
+
+@dataclass
+class Problems:
+    """The list of errors of one spec, without repetitions: an error in a shared piece appears once."""
+
+    entries: list[Problem] = field(default_factory=list)
+    _incomplete: set[Mark] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def add(self, mark: Mark, below: str | tuple[str | int, ...], text: str) -> None:
+        """Add an error at `mark`.
+
+        `below` is the key, or the path to it, of a missing or unknown field inside the marked value.
+        """
+        steps = (below,) if isinstance(below, str) else below
+        path = (*mark.path, *steps) if below else mark.path
+        problem = Problem(
+            _printable(str(mark)), mark.line, _printable(field_name(path)), _printable(text)
+        )
+        if problem not in self.entries:
+            self.entries.append(problem)
+
+    def incomplete(self, mark: Mark) -> None:
+        """Mark a mapping as incomplete: a piece or matrix with a reported error would have added keys."""
+        self._incomplete.add(mark)
+
+    def is_incomplete(self, mark: Mark) -> bool:
+        """Tell whether keys missing from the mapping at `mark` only follow from a reported error."""
+        return mark in self._incomplete
+
+    def has_problem_at(self, mark: Mark) -> bool:
+        """Tell whether an error was added for the value at `mark`."""
+        return any(
+            p.place == _printable(str(mark)) and p.field == _printable(field_name(mark.path))
+            for p in self.entries
+        )
+
+    def raise_if_any(self) -> None:
+        """Raise a SpecError with every problem, sorted by file and line."""
+        if not self.entries:
+            return
+        order = {place: i for i, place in enumerate(dict.fromkeys(_file(p) for p in self.entries))}
+        ordered = sorted(self.entries, key=lambda p: (order[_file(p)], p.line))
+        lines = tuple(str(p) for p in ordered)
+        raise SpecError("\n".join(lines), problems=lines)
+
+
+def field_name(path: tuple[str | int, ...]) -> str:
+    """Format a path as `a.b[0]."c.d"`, the spelling that `--set` accepts."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = part if _BARE.fullmatch(part) else f'"{part}"'
+            text += f".{name}" if text else name
+    return text
+
+
+def _printable(text: str) -> str:
+    """Reduce arbitrary input to one line of printable characters."""
+    line = " ".join(text.split())
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
+def _file(problem: Problem) -> str:
+    return problem.place.removesuffix(f":{problem.line}")

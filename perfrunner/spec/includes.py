@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfrunner.paths import absolute_word, real_path, with_home
-from perfrunner.spec.document import Mark, Node, Path_, describe, load_document
-from perfrunner.spec.problems import Problems
+from perfrunner.spec.document import Mark, Node, Path_, Problems, describe, load_document
 
 USE = "use"
 MAX_PIECES = 10_000  # nested pieces can make a few small files expand exponentially

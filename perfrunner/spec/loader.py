@@ -10,10 +10,9 @@ from pydantic import ValidationError
 from perfrunner.errors import SpecError
 from perfrunner.spec.assemble import spec_tree
 from perfrunner.spec.cluster import ClusterSpec, local_cluster
-from perfrunner.spec.document import Node, describe, load_document, plain
+from perfrunner.spec.document import Node, Problems, describe, load_document, plain
 from perfrunner.spec.includes import Sources, absolute_paths, shown
 from perfrunner.spec.model import Spec
-from perfrunner.spec.problems import Problems
 from perfrunner.spec.server import ServerChecks
 from perfrunner.spec.small import LOCAL
 from perfrunner.spec.switches import Tables, own_tables

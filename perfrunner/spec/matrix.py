@@ -15,9 +15,8 @@ import re
 from itertools import product
 from math import prod
 
-from perfrunner.spec.document import Mark, Node, describe
+from perfrunner.spec.document import Mark, Node, Problems, describe
 from perfrunner.spec.includes import merged
-from perfrunner.spec.problems import Problems
 from perfrunner.spec.suggest import did_you_mean, expected_name
 
 MAX_VARIANTS = 1000

@@ -8,9 +8,8 @@ from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from perfrunner.spec.document import Node, describe
+from perfrunner.spec.document import Node, Problems, describe
 from perfrunner.spec.includes import USE
-from perfrunner.spec.problems import Problems
 from perfrunner.spec.suggest import did_you_mean, expected_name
 from perfrunner.spec.workloads import WORKLOAD_TYPES
 
