@@ -31,8 +31,8 @@ from perfrunner.experiment.trial.outcome import (
     group_reasons,
     judge,
     read_pressure,
+    watch_pauses,
 )
-from perfrunner.experiment.trial.pauses import watch_pauses
 from perfrunner.experiment.trial.placement import (
     Deployed,
     TrialResult,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from perfrunner.experiment.trial import pauses
-from perfrunner.experiment.trial.pauses import PauseWatch, watch_pauses
+from perfrunner.experiment.trial import outcome
+from perfrunner.experiment.trial.outcome import PauseWatch, watch_pauses
 
 
 def reasons(times: Sequence[float]) -> Sequence[str]:
@@ -35,7 +35,7 @@ def test_a_busy_host_is_not_a_pause() -> None:
 
 
 def test_the_thread_measures_until_the_trial_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pauses, "TICK_S", 0.0)
+    monkeypatch.setattr(outcome, "TICK_S", 0.0)
     woken = threading.Event()
     times = iter([0.0, 0.1])
 
