@@ -3,7 +3,6 @@
 run.py        entry point: lock the results directory, create or resume a session, run it
 session.py    the experiment that a run adds trials to, and the context that all parts of a run share
 runner.py     the flow of a run: open the hosts, build, check settings, measure, finish
-held_hosts.py the locks of the hosts: wait for a lost connection, repeat what it cut off
 recorder.py   store the trials, estimate the time left, report progress
 stopping.py   end a run early: enough precision, or repeated failures
 plan.py       the order of the blocks

@@ -21,7 +21,6 @@ from perfrunner.build.place import Builder, open_builder
 from perfrunner.domain import BlockCase, Case, Member, TrialKey
 from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, HostError, PerfrunnerError
 from perfrunner.experiment import events as ev
-from perfrunner.experiment.held_hosts import HeldHosts
 from perfrunner.experiment.interrupt import Interrupted, InterruptedTwice
 from perfrunner.experiment.outdir import read_journal, trial_in_flight
 from perfrunner.experiment.plan import FACT as GROUPINGS
@@ -33,13 +32,13 @@ from perfrunner.experiment.plan import (
     record_groupings,
     stored_groupings,
 )
-from perfrunner.experiment.preflight.builds import Builds, build_all, deploy_and_check
+from perfrunner.experiment.preflight.builds import Builds, Relinks, build_all, deploy_and_check
 from perfrunner.experiment.preflight.describe import (
     describe,
     note_servers,
     note_tools,
 )
-from perfrunner.experiment.preflight.hosts import RunHosts, open_hosts
+from perfrunner.experiment.preflight.hosts import HeldHosts, RunHosts, open_hosts
 from perfrunner.experiment.preflight.requirements import (
     require_cpus,
     require_perf,
@@ -53,7 +52,6 @@ from perfrunner.experiment.session import RunContext, planned_blocks
 from perfrunner.experiment.stopping import IN_A_ROW, RepeatedFailure, StoppingRule
 from perfrunner.experiment.trial.outcome import cut_off, not_run
 from perfrunner.experiment.trial.placement import Deployed, TrialResult
-from perfrunner.experiment.trial.relinks import Relinks
 from perfrunner.experiment.trial.runner import TrialRunner
 from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.hosts import LinkLost

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from perfrunner.build import place
 from perfrunner.cli import main
-from perfrunner.experiment import held_hosts
-from perfrunner.experiment.preflight import builds
+from perfrunner.experiment.preflight import builds, hosts
 from perfrunner.fleet import child
 from tests.support.worker import fakes
 
@@ -29,7 +28,7 @@ if __name__ == "__main__":
         time.sleep(0.05)
     build, check = fakes(json.loads(os.environ.get("FAKE_BUILD", "{}")))
     place.build_variant, builds.check = build, check  # type: ignore[assignment]
-    held_hosts.REGAIN_PATIENCE_S = float(os.environ.get("PATIENCE_S", held_hosts.REGAIN_PATIENCE_S))
+    hosts.REGAIN_PATIENCE_S = float(os.environ.get("PATIENCE_S", hosts.REGAIN_PATIENCE_S))
     child.PERFRUNNER = PERFRUNNER
     child.WAITS_S = (1.0,)
     child.PROGRESS_S = 0.5

@@ -15,9 +15,8 @@ from typing import Any
 
 from perfrunner.build import Artifact, SettingsCheck, place
 from perfrunner.errors import BuildError, PerfrunnerError, SettingsCheckError
-from perfrunner.experiment import held_hosts
 from perfrunner.experiment.events import Event
-from perfrunner.experiment.preflight import builds, servers
+from perfrunner.experiment.preflight import builds, hosts, servers
 from perfrunner.experiment.run import RunRequest, run_experiment
 from perfrunner.experiment.trial import setup
 from perfrunner.measure import cpu_profile as perf
@@ -90,7 +89,7 @@ def main(settings: dict[str, Any]) -> int:
     if limit := settings.get("file_size_limit"):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes then fail with EFBIG
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    held_hosts.REGAIN_PATIENCE_S = settings.get("patience", held_hosts.REGAIN_PATIENCE_S)
+    hosts.REGAIN_PATIENCE_S = settings.get("patience", hosts.REGAIN_PATIENCE_S)
     setup.START_TIMEOUT_S = settings.get("start_timeout", setup.START_TIMEOUT_S)
     servers.READY_TIMEOUT_S = settings.get("ready_timeout", servers.READY_TIMEOUT_S)
     perf.PROGRAM = settings.get("perf", perf.PROGRAM)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from perfrunner.build import Artifact
+from perfrunner.experiment.preflight.builds import Relinks, relinks_wanted
 from perfrunner.experiment.trial.placement import CredentialFiles, Deployed, Placement
-from perfrunner.experiment.trial.relinks import Relinks, wanted
 from perfrunner.hosts import open_host
 from perfrunner.spec import Spec
 from perfrunner.spec.cluster import HostSpec
@@ -33,7 +33,7 @@ def with_relink(how: str, **changes: object) -> Spec:
 def test_auto_is_for_variants_that_are_different_binaries(
     how: str, ids: list[str], expected: bool
 ) -> None:
-    assert wanted(with_relink(how), ids) is expected
+    assert relinks_wanted(with_relink(how), ids) is expected
 
 
 def drawn(
