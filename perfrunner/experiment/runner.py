@@ -33,13 +33,11 @@ from perfrunner.experiment.plan import (
     stored_groupings,
 )
 from perfrunner.experiment.preflight.builds import Builds, Relinks, build_all, deploy_and_check
-from perfrunner.experiment.preflight.describe import (
+from perfrunner.experiment.preflight.hosts import HeldHosts, RunHosts, open_hosts
+from perfrunner.experiment.preflight.requirements import (
     describe,
     note_servers,
     note_tools,
-)
-from perfrunner.experiment.preflight.hosts import HeldHosts, RunHosts, open_hosts
-from perfrunner.experiment.preflight.requirements import (
     require_cpus,
     require_perf,
     require_ports,

@@ -15,10 +15,9 @@ from perfrunner.build.remote import tools_on
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.errors import HostError, PerfrunnerError
 from perfrunner.experiment.plan import profiled_cases
-from perfrunner.experiment.preflight.describe import describe
 from perfrunner.experiment.preflight.health import Finding, host_findings, watch
 from perfrunner.experiment.preflight.requirements import SDK_SUBJECT as SDK
-from perfrunner.experiment.preflight.requirements import cpu_findings, sdk_findings
+from perfrunner.experiment.preflight.requirements import cpu_findings, describe, sdk_findings
 from perfrunner.hosts import Host, Process, data_address, open_host, scripts
 from perfrunner.hosts.facts import usable_memory
 from perfrunner.measure.cpu_profile import check_perf

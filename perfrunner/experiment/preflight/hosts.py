@@ -16,13 +16,13 @@ from perfrunner.build.place import Platform, platform_here
 from perfrunner.errors import HostError, PerfrunnerError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.events import HostReady, Listener, Warned
-from perfrunner.experiment.preflight.describe import note_changes
 from perfrunner.experiment.preflight.health import (
     host_findings,
     platform_finding,
     refuse,
     work_dir_finding,
 )
+from perfrunner.experiment.preflight.requirements import note_changes
 from perfrunner.experiment.recorder import Recorder
 from perfrunner.experiment.session import RunContext
 from perfrunner.experiment.trial.outcome import changed_facts

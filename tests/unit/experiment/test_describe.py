@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perfrunner.experiment.preflight.describe import describe, note_tools
+from perfrunner.experiment.preflight.requirements import describe, note_tools
 from perfrunner.spec import Spec, load_spec
 from tests.support.fakes import spec_text
 

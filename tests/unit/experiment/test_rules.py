@@ -12,7 +12,7 @@ import pytest
 from perfrunner.domain import TrialKey
 from perfrunner.experiment.outdir import disk_is_full
 from perfrunner.experiment.plan import Width, case_widths, decide, padding_size, workload_seed
-from perfrunner.experiment.preflight.describe import check_preconditions
+from perfrunner.experiment.preflight.requirements import check_preconditions
 from perfrunner.experiment.recorder import EtaEstimator
 from perfrunner.experiment.trial.outcome import changed_facts, discarded_reasons, group_reasons
 from perfrunner.experiment.trial.placement import trial_name
