@@ -7,8 +7,7 @@ they run on a laptop without an engine.
 from __future__ import annotations
 
 from perfrunner.report.build import build_report, report_of
-from perfrunner.report.files import write_charts, write_html
 from perfrunner.report.model import Report
-from perfrunner.report.render import render
+from perfrunner.report.render import render, write_charts, write_html
 
 __all__ = ["Report", "build_report", "render", "report_of", "write_charts", "write_html"]

@@ -172,7 +172,7 @@ class LiveServer(ThreadingHTTPServer):
 def _report(data: ExperimentData) -> bytes:
     """Return the HTML report without links to raw files, which are not served."""
     from perfrunner.report.build import build_report
-    from perfrunner.report.files import write_html
+    from perfrunner.report.render import write_html
 
     with tempfile.TemporaryDirectory() as directory:
         return write_html(build_report(data), data, Path(directory) / "report.html").read_bytes()

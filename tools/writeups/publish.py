@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from perfrunner.errors import UsageError
 from perfrunner.report.charts import draw_charts
-from perfrunner.report.files import read_raw
+from perfrunner.report.render import read_raw
 from perfrunner.results.files import write_whole
 from tools.writeups.archive import archive_bytes
 from tools.writeups.pages import cases_of, charts_of, data_file, image_file, merged, read_page

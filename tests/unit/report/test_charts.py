@@ -25,8 +25,8 @@ from perfrunner.report.charts.memory import PARTS, fragmentation_chart, heap_cha
 from perfrunner.report.charts.series import across, churn_chart
 from perfrunner.report.charts.share import share_out
 from perfrunner.report.charts.style import PAPER, drawing, inline_svg, svg_bytes
-from perfrunner.report.files import read_raw
 from perfrunner.report.names import main_charts
+from perfrunner.report.render import read_raw
 from perfrunner.results.raw import read_series
 from perfrunner.spec.metrics import METRICS
 

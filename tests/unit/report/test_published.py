@@ -10,9 +10,9 @@ from synthetic import VARIANTS
 
 from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
-from perfrunner.report.files import read_raw
 from perfrunner.report.page import html_text
 from perfrunner.report.published import measured_change
+from perfrunner.report.render import read_raw
 from perfrunner.results.raw import RawSeries
 from perfrunner.spec.published import PublishedValues
 

@@ -20,7 +20,7 @@ from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.charts.rounds import FEWEST, binned, pairs, rounds_chart
 from perfrunner.report.charts.style import drawing, svg_bytes
-from perfrunner.report.files import read_raw, write_html
+from perfrunner.report.render import read_raw, write_html
 from perfrunner.results import ResultStore
 from perfrunner.results.raw import rate_points, read_series
 
