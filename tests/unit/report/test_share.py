@@ -11,11 +11,11 @@ from functools import partial
 import pytest
 
 from perfrunner.errors import PerfrunnerError, StoreError
-from perfrunner.report.charts.share import share_out
+from perfrunner.report.charts.gallery import share_out
 
 PARENT_IS_KILLED = """
 import os, sys
-from perfrunner.report.charts.share import share_out
+from perfrunner.report.charts.gallery import share_out
 
 def task():
     os.write(1, b"begun ")
