@@ -22,9 +22,15 @@ from perfrunner.report.expected_gains import (
 )
 from perfrunner.report.explain import profiled_pairs
 from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
-from perfrunner.report.method import method_facts, methods
+from perfrunner.report.method import (
+    NOISE_FLOOR,
+    aa_alarms,
+    known_floors,
+    method_facts,
+    methods,
+    noise_text,
+)
 from perfrunner.report.model import HOSTS, LOAD, Counts, Fact, Moved, Report
-from perfrunner.report.noise import NOISE_FLOOR, aa_alarms, known_floors, noise_text
 from perfrunner.report.numbers import percent_change, significant
 from perfrunner.report.sentences import preface, sentences
 from perfrunner.report.two_runs import COMPARED

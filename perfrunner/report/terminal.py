@@ -15,9 +15,9 @@ from rich.text import Text
 
 from perfrunner.report.account import TITLE, account_lines
 from perfrunner.report.explain import changed_text
+from perfrunner.report.method import NOISE_FLOOR
 from perfrunner.report.model import HOSTS, LOAD, primary_rows, selected
 from perfrunner.report.names import folded
-from perfrunner.report.noise import NOISE_FLOOR
 from perfrunner.report.numbers import (
     ARROWS,
     MARKS,
