@@ -251,7 +251,7 @@ def _only_case(data: ExperimentData, wanted: str | None) -> CaseBlocks:
 
 
 def _check_profiled(case: CaseBlocks, *wanted: str | None) -> None:
-    from perfrunner.results.profiles import trial_profile
+    from perfrunner.results.raw import trial_profile
 
     known = list(dict.fromkeys(t.variant for t in case.trials if trial_profile(t) is not None))
     for name in wanted:

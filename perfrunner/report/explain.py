@@ -22,7 +22,7 @@ from perfrunner.errors import TrialError
 from perfrunner.measure.cpu_profile import Folded, added
 from perfrunner.report.flame import short_name
 from perfrunner.report.numbers import bracket, decimals, minus, p_text, signed
-from perfrunner.results.profiles import read_profile, trial_profile
+from perfrunner.results.raw import read_profile, trial_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from perfrunner.analysis.cases import CaseBlocks
     from perfrunner.domain import Case
     from perfrunner.results import ExperimentData, TrialRecord
-    from perfrunner.results.profiles import TrialProfile
+    from perfrunner.results.raw import TrialProfile
 
 CPU_METRIC = "server_cpu_us_per_op"
 MORE_BLOCKS = "add blocks with `perfrunner run --extend N`"

@@ -1,4 +1,4 @@
-"""Read the raw files of trials: throughput and memory over time, latencies, slices.
+"""Read the raw files of trials: throughput and memory over time, latencies, slices, CPU profiles.
 
 A trial that ran alone has a point per second. An interleaved trial has points from its slices, over the time
 that the load spent on it. Raw files may be missing (cleaned, or on another machine); unreadable files are
@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perfrunner.domain import known_fields
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import Histogram, Phase, Second, merge_reports, parse_report
+from perfrunner.measure.cpu_profile import Folded, parse_folded
 from perfrunner.measure.memory import Sample, parse_samples
 from perfrunner.measure.turns import Slices, read_slices
 from perfrunner.results.files import raw_files
@@ -242,3 +244,46 @@ def _memory(samples: list[Sample]) -> dict[str, Points]:
         if points:
             kinds[kind] = points
     return kinds
+
+
+FACT = "profile"  # name of the fact of a trial
+PROFILE_FILE = "profile.folded"
+
+
+@dataclass(frozen=True)
+class TrialProfile:
+    """Tell how perf recorded a trial.
+
+    `event` is what perf sampled, `frequency` is in Hz, `cut_short` tells whether recording ended before the load
+    did. `counters` are the counted hardware events; empty if the host counts none.
+    """
+
+    event: str = ""
+    frequency: int = 0
+    samples: int = 0
+    cut_short: bool = False
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+
+def trial_profile(trial: TrialRecord) -> TrialProfile | None:
+    """Return how a trial was recorded; None if its workload does not have `profile: perf`."""
+    recorded = trial.facts.get(FACT)
+    return TrialProfile(**known_fields(TrialProfile, recorded)) if recorded else None
+
+
+def read_profile(data: ExperimentData, trial: TrialRecord) -> Folded:
+    """Return the stacks of a trial. Raises TrialError if there are none, or if the file is not on this machine."""
+    if data.directory is None and not data.contents:
+        raise TrialError("the archive does not contain its stacks")
+    try:
+        path = raw_files(data, trial.raw_dir)[PROFILE_FILE]
+        stacks = parse_folded(path.read_text(encoding="utf-8"), PROFILE_FILE)
+    except KeyError:
+        raise TrialError(f"{trial.raw_dir} has no {PROFILE_FILE}") from None
+    except OSError as error:
+        raise TrialError(f"{trial.raw_dir}/{PROFILE_FILE}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TrialError(f"{trial.raw_dir}/{PROFILE_FILE}: {error}") from error
+    if not stacks.samples:
+        raise TrialError(f"the profile of {trial.variant} has no samples (lengthen the load)")
+    return stacks

@@ -36,7 +36,7 @@ from perfrunner.measure.cpu_profile import (
     stat_command,
 )
 from perfrunner.measure.memory import Sample, add_nodes, parse_samples
-from perfrunner.results.profiles import PROFILE_FILE
+from perfrunner.results.raw import PROFILE_FILE
 
 if TYPE_CHECKING:
     from perfrunner.experiment.trial.bench import Bench
