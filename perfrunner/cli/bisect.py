@@ -12,9 +12,14 @@ import click
 
 from perfrunner.cli import complete, options
 from perfrunner.cli.ab import keep_spec
-from perfrunner.cli.invocation import resume_command
 from perfrunner.cli.output import note, print_json, result_console
-from perfrunner.cli.request import RunOptions, find_engine_source, gathered, read_spec
+from perfrunner.cli.request import (
+    RunOptions,
+    find_engine_source,
+    gathered,
+    read_spec,
+    resume_command,
+)
 from perfrunner.errors import EXIT_INTERRUPTED, UsageError
 from perfrunner.spec.metrics import METRICS, is_metric
 from perfrunner.spec.suggest import expected_name

@@ -16,9 +16,8 @@ import click
 
 from perfrunner.cli import options
 from perfrunner.cli.fleet_tables import job_document, print_jobs, print_workers, worker_document
-from perfrunner.cli.invocation import options_given
 from perfrunner.cli.output import note, print_json
-from perfrunner.cli.request import ENVIRONMENT, RunOptions, gathered, read_spec
+from perfrunner.cli.request import ENVIRONMENT, RunOptions, gathered, options_given, read_spec
 from perfrunner.errors import UsageError, require_fleet
 from perfrunner.paths import real_path
 from perfrunner.spec.suggest import expected_name

@@ -15,11 +15,18 @@ from perfrunner.children import JOB_VARIABLE
 from perfrunner.cli import options
 from perfrunner.cli.estimate import estimate
 from perfrunner.cli.gate import gate
-from perfrunner.cli.invocation import measuring_command, report_command, resume_command
 from perfrunner.cli.output import note, result, result_console
 from perfrunner.cli.plan import show_plan
 from perfrunner.cli.report import PAGE
-from perfrunner.cli.request import RunOptions, find_engine_source, gathered, read_spec
+from perfrunner.cli.request import (
+    RunOptions,
+    find_engine_source,
+    gathered,
+    measuring_command,
+    read_spec,
+    report_command,
+    resume_command,
+)
 from perfrunner.errors import (
     EXIT_INTERRUPTED,
     PerfrunnerError,

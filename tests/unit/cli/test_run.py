@@ -13,7 +13,7 @@ import pytest
 
 from perfrunner.build import Artifact
 from perfrunner.cli.build import RememberedSettingsChecks
-from perfrunner.cli.invocation import resume_command
+from perfrunner.cli.request import resume_command
 from perfrunner.cli.run import command
 from perfrunner.errors import BuildError, HostError, SettingsCheckError
 from perfrunner.experiment import events as ev
