@@ -2,7 +2,7 @@
 
 Interleaved, the servers share their CPUs, so a variant pays only a part of its own background work and parts of that of
 the others. Every slice is measured with the CPU clocks of all servers, and the time of a load thread per operation is
-the sum of four parts (workloads.interleaved.cpu_parts). So is its change, block by block: each part is divided by the
+the sum of four parts (workloads.metrics.cpu_parts). So is its change, block by block: each part is divided by the
 baseline's time per operation of the same block, and the parts of the change add up exactly. What the other variants
 paid is listed next to them.
 

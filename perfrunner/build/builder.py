@@ -39,9 +39,8 @@ from perfrunner.build.inputs import (
 from perfrunner.build.links import has_links, keep_links
 from perfrunner.build.output import Progress, silent
 from perfrunner.build.provenance import PROVENANCE, describe, origin_of, read_provenance
-from perfrunner.build.snapshot import mirror
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
-from perfrunner.build.tree import BuildPlan, Tree, build_and_install, locked_tree
+from perfrunner.build.tree import BuildPlan, Tree, build_and_install, locked_tree, mirror
 from perfrunner.errors import BuildError
 from perfrunner.paths import with_home
 

@@ -1,6 +1,6 @@
 """Manage the directory of the build cache: its ownership, its usable entries, their creation and removal.
 
-It holds `sources/` (see snapshot.py), `artifacts/<build_id>/`, `links/<build_id>.json` and `objects/` (see
+It holds `sources/` (see tree.py), `artifacts/<build_id>/`, `links/<build_id>.json` and `objects/` (see
 links.py), `inputs/<recipe>.json` (see inputs.py), `trees/<key>/` (see tree.py), `allocators/<inputs>/`
 (cargo's directories) and `logs/<recipe>.log`. Active runs share the lock of `in-use.lock`.
 

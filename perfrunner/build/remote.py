@@ -29,8 +29,8 @@ from perfrunner.build.layout import share_files
 from perfrunner.build.output import Progress, silent
 from perfrunner.build.place import Platform
 from perfrunner.build.provenance import PROVENANCE, origin_of, read_provenance
-from perfrunner.build.snapshot import snapshot_path, take_snapshot
 from perfrunner.build.toolchain import build_environment
+from perfrunner.build.tree import snapshot_path, take_snapshot
 from perfrunner.children import python_archive
 from perfrunner.errors import BuildError, HostError
 from perfrunner.hosts import Host, HostInUse
@@ -115,7 +115,7 @@ def _parsed(line: str) -> dict[str, Any]:
 # All modules of perfrunner.build that a build needs. They need only Python's standard library.
 MODULES = (
     "artifact", "builder", "cache", "identity", "inputs", "layout", "links", "output",
-    "provenance", "snapshot", "toolchain", "tree", "worker",
+    "provenance", "toolchain", "tree", "worker",
 )  # fmt: skip
 PYTHON_AT_LEAST = (3, 10)
 _MAIN = """\

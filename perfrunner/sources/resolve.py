@@ -15,7 +15,7 @@ from typing import Any
 
 from perfrunner.build.cache import own_cache
 from perfrunner.build.identity import content_hash, is_source
-from perfrunner.build.snapshot import Snapshot, find_snapshot, take_snapshot
+from perfrunner.build.tree import Snapshot, find_snapshot, take_snapshot
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.paths import with_home
 from perfrunner.sources.git import Commit, Repository, changes

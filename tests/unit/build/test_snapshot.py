@@ -10,7 +10,7 @@ import pytest
 
 from perfrunner.build.cache import unused_sources
 from perfrunner.build.identity import content_hash, tree_files
-from perfrunner.build.snapshot import find_snapshot, mirror, snapshot_path, take_snapshot
+from perfrunner.build.tree import find_snapshot, mirror, snapshot_path, take_snapshot
 from perfrunner.errors import BuildError
 
 
