@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfrunner.bisect.search import BisectState, Measured
-from perfrunner.build.artifact import sums_of
-from perfrunner.build.provenance import PROVENANCE
+from perfrunner.build.artifact import PROVENANCE, sums_of
 from perfrunner.errors import EXIT_INTERRUPTED, BuildError, SettingsCheckError, UsageError
 from perfrunner.spec.model import Spec
 from perfrunner.spec.pair import pair, spec_document

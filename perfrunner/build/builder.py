@@ -18,7 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.build.artifact import Artifact, bundle_libraries, write_manifest
+from perfrunner.build.artifact import (
+    PROVENANCE,
+    Artifact,
+    bundle_libraries,
+    origin_of,
+    provenance_of,
+    read_provenance,
+    write_manifest,
+)
 from perfrunner.build.cache import move_into_place, note_use, own_cache, space_hint, usable
 from perfrunner.build.identity import (
     allocator_hash,
@@ -38,7 +46,6 @@ from perfrunner.build.inputs import (
 )
 from perfrunner.build.links import has_links, keep_links
 from perfrunner.build.output import Progress, silent
-from perfrunner.build.provenance import PROVENANCE, describe, origin_of, read_provenance
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.build.tree import BuildPlan, Tree, build_and_install, locked_tree, mirror
 from perfrunner.errors import BuildError
@@ -269,7 +276,7 @@ def _build(
         sums = input_sums(files)
         identity = build_id(recipe, sums)
         bundled = bundle_libraries(staging, env)
-        document = describe(
+        document = provenance_of(
             plan,
             build_id=identity,
             recipe=recipe,

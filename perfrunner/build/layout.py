@@ -24,12 +24,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perfrunner.build.artifact import MANIFEST, Artifact, sums_of, write_manifest
+from perfrunner.build.artifact import (
+    MANIFEST,
+    PROVENANCE,
+    Artifact,
+    read_provenance,
+    sums_of,
+    write_manifest,
+)
 from perfrunner.build.cache import move_into_place, space_hint, usable
 from perfrunner.build.identity import ID_LENGTH
 from perfrunner.build.links import kept_link
 from perfrunner.build.output import Progress, run_logged, silent
-from perfrunner.build.provenance import PROVENANCE, read_provenance
 from perfrunner.build.toolchain import build_environment, linker_version
 from perfrunner.errors import BuildError
 

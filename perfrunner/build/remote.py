@@ -22,13 +22,19 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.build.artifact import MANIFEST, Artifact, damage
+from perfrunner.build.artifact import (
+    MANIFEST,
+    PROVENANCE,
+    Artifact,
+    damage,
+    origin_of,
+    read_provenance,
+)
 from perfrunner.build.builder import request_of
 from perfrunner.build.cache import move_into_place, note_use, own_cache, space_hint, usable
 from perfrunner.build.layout import share_files
 from perfrunner.build.output import Progress, silent
 from perfrunner.build.place import Platform
-from perfrunner.build.provenance import PROVENANCE, origin_of, read_provenance
 from perfrunner.build.toolchain import build_environment
 from perfrunner.build.tree import snapshot_path, take_snapshot
 from perfrunner.children import python_archive
@@ -115,7 +121,7 @@ def _parsed(line: str) -> dict[str, Any]:
 # All modules of perfrunner.build that a build needs. They need only Python's standard library.
 MODULES = (
     "artifact", "builder", "cache", "identity", "inputs", "layout", "links", "output",
-    "provenance", "toolchain", "tree", "worker",
+    "toolchain", "tree", "worker",
 )  # fmt: skip
 PYTHON_AT_LEAST = (3, 10)
 _MAIN = """\

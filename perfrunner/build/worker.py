@@ -23,12 +23,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from perfrunner.build.artifact import Artifact
+from perfrunner.build.artifact import Artifact, read_provenance
 from perfrunner.build.builder import BuildRequest, build, find
 from perfrunner.build.cache import own_cache
 from perfrunner.build.identity import ID_LENGTH
 from perfrunner.build.layout import relink
-from perfrunner.build.provenance import read_provenance
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.errors import BuildError
 from perfrunner.paths import home

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.build import Artifact, build_variant, relink
-from perfrunner.build.provenance import git_state
+from perfrunner.build.artifact import git_state
 from perfrunner.build.tree import BuildPlan
 from perfrunner.errors import BuildError
 from tests.support.tiny_engine import says, variant
