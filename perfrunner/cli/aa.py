@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from perfrunner.cli import complete, options
-from perfrunner.cli.estimate import estimate
 from perfrunner.cli.output import note
-from perfrunner.cli.plan import show_plan
+from perfrunner.cli.plan import estimate, show_plan
 from perfrunner.cli.request import RunOptions, gathered, measuring_command, options_of, read_spec
 from perfrunner.cli.run import SpecFile, run_and_report, spec_or_run, spec_text
 from perfrunner.errors import UsageError

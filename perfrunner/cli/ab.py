@@ -11,9 +11,8 @@ import click
 
 from perfrunner.cli import complete, options
 from perfrunner.cli.ab_servers import PairOptions, same_servers, server_spec
-from perfrunner.cli.estimate import estimate
 from perfrunner.cli.output import note, print_json
-from perfrunner.cli.plan import show_plan
+from perfrunner.cli.plan import estimate, show_plan
 from perfrunner.cli.request import (
     RunOptions,
     check_revisions,

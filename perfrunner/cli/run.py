@@ -13,10 +13,9 @@ import click
 
 from perfrunner.children import JOB_VARIABLE
 from perfrunner.cli import options
-from perfrunner.cli.estimate import estimate
 from perfrunner.cli.gate import gate
 from perfrunner.cli.output import note, result, result_console
-from perfrunner.cli.plan import show_plan
+from perfrunner.cli.plan import estimate, show_plan
 from perfrunner.cli.report import PAGE
 from perfrunner.cli.request import (
     RunOptions,
