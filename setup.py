@@ -2,7 +2,7 @@
 
 `perfrunner` builds the C++ engine on the user's machine and `perfrunner init` writes the reference specs, so an
 installed command needs engine_src/ and specs/. They travel inside the wheel as perfrunner/_engine_src and
-perfrunner/_specs (perfrunner/spec/engine_tree.py finds them). An editable install uses the checkout's directly.
+perfrunner/_specs (perfrunner/paths.py finds them). An editable install uses the checkout's directly.
 """
 
 from __future__ import annotations

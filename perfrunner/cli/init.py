@@ -11,7 +11,7 @@ import click
 from perfrunner.cli.options import json_option
 from perfrunner.cli.output import note, print_json
 from perfrunner.errors import StoreError, UsageError
-from perfrunner.spec.engine_tree import bundled
+from perfrunner.paths import bundled
 
 FIRST = "first.yaml"
 # The hosts of the lab are created by a script of the checkout.

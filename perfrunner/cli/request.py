@@ -25,13 +25,13 @@ from click.core import ParameterSource
 from perfrunner.cli.complete import STORE_META
 from perfrunner.cli.options import DEFAULT_CACHE, DEFAULT_OUT
 from perfrunner.errors import UsageError
-from perfrunner.paths import real_path
-from perfrunner.spec.engine_tree import (
+from perfrunner.paths import (
     ENGINE_DIRECTORY,
     OPTIONS_FILE,
     bundled,
     is_engine_source,
     is_inside_engine,
+    real_path,
 )
 from perfrunner.spec.suggest import expected_name, selection
 

@@ -17,7 +17,7 @@ from perfrunner.build.cache import own_cache
 from perfrunner.build.identity import content_hash, is_source
 from perfrunner.build.tree import Snapshot, find_snapshot, take_snapshot
 from perfrunner.errors import BuildError, UsageError
-from perfrunner.paths import with_home
+from perfrunner.paths import engine_in, is_engine_source, with_home
 from perfrunner.sources.git import Commit, Repository, changes
 from perfrunner.sources.model import (
     IN_USE,
@@ -33,7 +33,6 @@ from perfrunner.sources.model import (
 )
 from perfrunner.sources.run_git import GitError
 from perfrunner.sources.switches import check_switches
-from perfrunner.spec.engine_tree import engine_in, is_engine_source
 from perfrunner.spec.model import Spec
 from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.source import SourceSpec

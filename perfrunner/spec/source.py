@@ -14,14 +14,15 @@ from typing import Annotated
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from perfrunner.paths import real_path, with_home
-from perfrunner.spec.base import Piece, matching
-from perfrunner.spec.engine_tree import (
+from perfrunner.paths import (
     ENGINE_DIRECTORY,
     engine_in,
     is_engine_source,
     is_inside_engine,
+    real_path,
+    with_home,
 )
+from perfrunner.spec.base import Piece, matching
 
 # A revision becomes an argument of git: it must not look like an option. It has no blanks, except in braces
 # (`main@{2 days ago}`) and in a search for a title (`:/fix the`).

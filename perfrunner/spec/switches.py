@@ -16,7 +16,7 @@ from typing import Annotated, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from perfrunner.errors import UsageError
-from perfrunner.spec.engine_tree import ENGINE_DIRECTORY, bundled, engine_in
+from perfrunner.paths import ENGINE_DIRECTORY, bundled, engine_in
 from perfrunner.spec.source import SourceSpec
 from perfrunner.spec.suggest import did_you_mean, expected_name
 

@@ -83,7 +83,7 @@ def test_the_command_is_installed_and_plans(
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["trials"]) == 40
 
-    program = "import perfrunner.spec.engine_tree as e, sys; print(sys.prefix, e.__file__)"
+    program = "import perfrunner.paths as e, sys; print(sys.prefix, e.__file__)"
     done = installers.run(tmp_path, command.resolve().with_name("python"), "-c", program)
     assert done.stdout.count(str(tmp_path)) == 2, "the command of another environment"
     done = installers.run(tmp_path, command.resolve().with_name("python"), "-c", "import fabric")
