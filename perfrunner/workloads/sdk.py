@@ -24,7 +24,7 @@ from perfrunner.workloads.metrics import (
     window_facts,
 )
 
-MODULES = ("documents", "load", "process", "verify")
+MODULES = ("documents", "load", "process")
 _MAIN = """\
 import sys
 from perfrunner.workloads.sdk_client.process import main

@@ -16,10 +16,10 @@ from perfrunner.workloads.sdk_client.documents import (
     LoadError,
     Versions,
     batches,
+    complaint,
     expected_kind,
     is_late,
 )
-from perfrunner.workloads.sdk_client.verify import complaint
 
 LINEAR_BITS = 11  # of a histogram: 2048 linear values, then 1024 buckets per doubling
 MOST_NS = (1 << 40) - 1

@@ -18,9 +18,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from perfrunner.workloads.sdk_client.documents import Documents, LoadError, Versions
+from perfrunner.workloads.sdk_client.documents import (
+    AsStored,
+    Documents,
+    LoadError,
+    Versions,
+    compare,
+    load_sample,
+    verify,
+)
 from perfrunner.workloads.sdk_client.load import Mix, access, populate
-from perfrunner.workloads.sdk_client.verify import AsStored, compare, load_sample, verify
 
 SCHEMA = 1
 READY_S = 30.0

@@ -24,11 +24,10 @@ from couchbase.exceptions import (
 from perfrunner.measure.client import parse_report
 from perfrunner.workloads.sdk import sdk_program
 from perfrunner.workloads.sdk_client import documents
-from perfrunner.workloads.sdk_client import verify as verifying
-from perfrunner.workloads.sdk_client.documents import Documents, LoadError, Versions
+from perfrunner.workloads.sdk_client import documents as module
+from perfrunner.workloads.sdk_client.documents import Documents, LoadError, Versions, verify
 from perfrunner.workloads.sdk_client.load import Histogram, Mix, access, bucket, populate
 from perfrunner.workloads.sdk_client.process import Meter
-from perfrunner.workloads.sdk_client.verify import verify
 
 DOCUMENTS = Documents(7, 100, 300)
 COUNT = 40
@@ -324,8 +323,8 @@ class Copy:
 def test_the_copies_of_a_sample_are_read_on_every_node(
     full: Bucket, monkeypatch: pytest.MonkeyPatch, spoil: Any, says: str
 ) -> None:
-    monkeypatch.setattr(verifying, "SAMPLED", 10)
-    monkeypatch.setattr(verifying, "COPIES_S", 0.0)
+    monkeypatch.setattr(module, "SAMPLED", 10)
+    monkeypatch.setattr(module, "COPIES_S", 0.0)
     asked: list[str] = []
 
     def get_all_replicas(key: str) -> list[Copy]:

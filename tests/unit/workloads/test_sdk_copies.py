@@ -16,7 +16,7 @@ from perfrunner.experiment.trial.cluster import Checked, Sampled
 from perfrunner.experiment.trial.runner import verify_copies
 from perfrunner.measure.client import SCHEMA
 from perfrunner.workloads.bench import Share
-from perfrunner.workloads.sdk_client.verify import AsStored, Shown, compare, load_sample
+from perfrunner.workloads.sdk_client.documents import AsStored, Shown, compare, load_sample
 
 BYTES = b"\x00\xff of pillowfight"
 SHOWN = Shown("000000000017", 42, zlib.crc32(BYTES), 2)
