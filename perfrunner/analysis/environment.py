@@ -73,16 +73,13 @@ def workload_environment(record: ExperimentRecord, name: str) -> dict[str, str]:
     }
 
 
-def variant_environment(
-    record: ExperimentRecord, name: str, label: str | None = None
-) -> dict[str, str]:
-    """Return a variant's definition (not its build), under the name `label` if given."""
+def variant_environment(record: ExperimentRecord, name: str) -> dict[str, str]:
+    """Return a variant's definition (not its build)."""
     variant = (record.spec_json.get("variants") or {}).get(name)
     if not isinstance(variant, Mapping):
         return {}
-    shown = name if label is None else label
     return {
-        f"variant {shown} {key}": _text(value)
+        f"variant {name} {key}": _text(value)
         for key, value in _flat(variant)
         if key != "name" and value not in (None, {}, "")
     }

@@ -103,7 +103,7 @@ def _variants(sources: Sequence[str], given: PairOptions) -> dict[str, dict[str,
             raise UsageError(
                 "--preload cannot be used with --run", "compare them one after the other"
             )
-        _at_least(2, sources, "REPOSITORY@REVISION")
+        _at_least_two(sources, "REPOSITORY@REVISION")
         steps = [] if given.build is None else build_steps(given.build)
         return of_revisions(
             sources,
@@ -115,10 +115,10 @@ def _variants(sources: Sequence[str], given: PairOptions) -> dict[str, dict[str,
         raise UsageError("--build needs --run 'COMMAND', which starts what it has built")
     commands = [_split("command", text, command_of) for text in sources]
     if given.preload is None:
-        _at_least(2, sources, "commands")
+        _at_least_two(sources, "commands")
         return of_commands(commands, settings)
     preloads = [name.strip() for name in given.preload.split(",") if name.strip()]
-    _at_least(2, preloads, "allocators in --preload (glibc is one)")
+    _at_least_two(preloads, "allocators in --preload (glibc is one)")
     if len(sources) != 1:
         raise UsageError(f"--preload takes one command, got {len(sources)}")
     return of_preloads(commands[0], preloads, settings)
@@ -142,9 +142,9 @@ def _split(what: str, text: str, split: Callable[[str], Command]) -> Command:
         ) from None
 
 
-def _at_least(count: int, given: Sequence[str], what: str) -> None:
-    if len(given) < count:
-        raise UsageError(f"expected at least {count} {what}, got {len(given)}")
+def _at_least_two(given: Sequence[str], what: str) -> None:
+    if len(given) < 2:
+        raise UsageError(f"expected at least 2 {what}, got {len(given)}")
 
 
 def _validated(document: dict[str, Any]) -> Spec:

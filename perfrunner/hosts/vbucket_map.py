@@ -81,7 +81,6 @@ def cluster_config(
     rows: VbucketMap,
     *,
     this: int,
-    bucket: str = "default",
     revision: int = REVISION,
 ) -> str:
     """Return the cluster config of node number `this`, the JSON that Couchbase's SDKs and our load tools read.
@@ -107,7 +106,7 @@ def cluster_config(
         {
             "rev": revision,
             "revEpoch": 1,
-            "name": bucket,
+            "name": "default",
             "nodeLocator": "vbucket",
             "nodes": nodes,
             "nodesExt": extended,

@@ -255,10 +255,9 @@ class _Reader:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts by upper bucket value, ascending. `total_ns` is the exact sum (mean times count)."""
+    """Counts by upper bucket value, ascending."""
 
     buckets: tuple[tuple[int, int], ...]
-    total_ns: float
     max_ns: int
 
     @cached_property
@@ -270,11 +269,6 @@ class Histogram:
     def count(self) -> int:
         """The number of values."""
         return self._running[-1] if self._running else 0
-
-    @property
-    def mean_ns(self) -> float | None:
-        """The mean; None for an empty histogram."""
-        return self.total_ns / self.count if self.count else None
 
     def percentile_ns(self, percent: float) -> int | None:
         """Return the upper value of the bucket that holds the percentile; None for an empty histogram."""
@@ -294,28 +288,27 @@ class Histogram:
         try:
             buckets = tuple(sorted([(int(upper), int(n)) for upper, n in document["buckets"]]))
             count = int(document["count"])
-            mean, highest = float(document["mean"]), int(document["max"])
+            highest = int(document["max"])
         except (KeyError, TypeError, ValueError) as error:
             raise TrialError(f"{where}: not a histogram ({error!r})") from None
         counted = sum([n for _, n in buckets])
         if counted != count:
             raise TrialError(f"{where}: the buckets hold {counted} values, but `count` is {count}")
-        return Histogram(buckets, mean * count, highest)
+        return Histogram(buckets, highest)
 
 
-EMPTY = Histogram((), 0.0, 0)
+EMPTY = Histogram((), 0)
 
 
 def merge_histograms(histograms: Iterable[Histogram]) -> Histogram:
     """Return one histogram of all values; the order of the arguments does not matter."""
     counts: Counter[int] = Counter()
-    total, highest = 0.0, 0
+    highest = 0
     for histogram in histograms:
         for upper, n in histogram.buckets:
             counts[upper] += n
-        total += histogram.total_ns
         highest = max(highest, histogram.max_ns)
-    return Histogram(tuple(sorted(counts.items())), total, highest)
+    return Histogram(tuple(sorted(counts.items())), highest)
 
 
 ALLOWED_SHARE = 0.001  # of the operations; at least the requests in flight are allowed

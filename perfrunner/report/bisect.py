@@ -9,7 +9,6 @@ from perfrunner.report.charts.style import (
     FAINT,
     INK,
     VERDICT,
-    WIDTH,
     drawing,
     new_figure,
     png_bytes,
@@ -91,7 +90,7 @@ def draw(state: BisectState, order: Sequence[str]) -> tuple[bytes, bytes]:
     """Draw the change of every step with its interval, oldest commit first; return SVG and PNG."""
     with drawing():
         steps = sorted(state.steps, key=lambda step: order.index(step.commit))
-        figure = new_figure(WIDTH, 1.2 + 0.3 * len(steps))
+        figure = new_figure(1.2 + 0.3 * len(steps))
         axes = figure.subplots()
         for place, step in enumerate(steps):
             _draw_step(axes, state, step, len(steps) - 1 - place)

@@ -14,7 +14,7 @@ import mmap
 import re
 import struct
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -94,8 +94,8 @@ def check_maps(maps: str, library: str, what: str) -> None:
         )
 
 
-def _loader_cache(programs: Sequence[str] = _LDCONFIG) -> str:
-    for program in programs:
+def _loader_cache() -> str:
+    for program in _LDCONFIG:
         try:
             return subprocess.run(
                 [program, "-p"], capture_output=True, text=True, check=True, timeout=60

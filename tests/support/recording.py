@@ -14,7 +14,7 @@ from perfrunner.spec.workloads import AppendSpec, PillowfightSpec
 from perfrunner.workloads.bench import Arguments, Share
 
 COST = ClientCost(cpu_s=0.5, wall_s=5.0, threads=2, busiest_thread_busy=0.5)
-H = Histogram(((1000, 90), (5000, 10)), 140_000.0, 5000)
+H = Histogram(((1000, 90), (5000, 10)), 5000)
 
 
 def sample_of(cpu_user_s: float) -> Sample:

@@ -202,9 +202,6 @@ class CommandServer(ServerProcess):
     def sampler(self, arguments: Sequence[str]) -> list[str]:
         return self._agent(["sample", f"--pid={self.handle.pid}", *arguments])
 
-    def connection(self) -> list[str]:
-        return [f"--host={self.setup.address}", f"--port={self.port}"]
-
     def session(self, credentials: CredentialFiles) -> list[str]:
         command = self.setup.command
         flags = [f"--protocol={command.protocol}"]

@@ -133,9 +133,6 @@ class Engine(ServerProcess):
     def sampler(self, arguments: Sequence[str]) -> list[str]:
         return self.kvctl_argv(["sample", f"--pid={self.handle.pid}", *arguments])
 
-    def connection(self) -> list[str]:
-        return [f"--host={self.setup.address}", f"--port={self.port}"]
-
     def session(self, credentials: CredentialFiles) -> list[str]:
         return [f"--user={USER}", f"--password-file={credentials.password}", "--bucket=default"]
 

@@ -45,8 +45,8 @@ class ServerSetup:
 class ServerError(TrialError):
     """An error that one server of a trial caused (`server`)."""
 
-    def __init__(self, server: ServerProcess, message: str, hint: str | None = None) -> None:
-        super().__init__(message, hint)
+    def __init__(self, server: ServerProcess, message: str) -> None:
+        super().__init__(message)
         self.server = server
 
 
@@ -95,9 +95,9 @@ class ServerProcess(ABC):
     def sampler(self, arguments: Sequence[str]) -> list[str]:
         """Return the command that samples the process; `arguments` are options of `kvctl sample`."""
 
-    @abstractmethod
     def connection(self) -> list[str]:
         """Return a load tool's flags for the address."""
+        return [f"--host={self.setup.address}", f"--port={self.port}"]
 
     @abstractmethod
     def session(self, credentials: CredentialFiles) -> list[str]:

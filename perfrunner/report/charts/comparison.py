@@ -12,7 +12,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from perfrunner.report.charts.dots import wrapped
-from perfrunner.report.charts.style import FAINT, GRID, INK, VERDICT, WIDTH, factor_axis, new_figure
+from perfrunner.report.charts.style import FAINT, GRID, INK, VERDICT, factor_axis, new_figure
 from perfrunner.report.numbers import ARROWS, change_of, is_large, mean_text, scale_of, verdict_text
 from perfrunner.report.sentences import question
 
@@ -42,7 +42,7 @@ def forest_chart(comparison: Comparison, metric_id: str) -> Figure | None:
     cases = list(dict.fromkeys(row.case for row in rows))
     lines = len(rows) + len(cases)  # a heading for each case
     tall = sum(wrapped(row.variant, 26).count("\n") for row in rows)
-    figure = new_figure(WIDTH, 0.95 + ROW_HEIGHT * lines + 0.13 * tall)
+    figure = new_figure(0.95 + ROW_HEIGHT * lines + 0.13 * tall)
     axes = figure.subplots()
     as_percent = not is_large(rows)
     labels: list[tuple[int, str, bool]] = []
@@ -166,7 +166,7 @@ def comparison_chart(report: Report) -> Figure | None:
     pairs = [metrics[n : n + COLUMNS] for n in range(0, len(metrics), COLUMNS)]
     places = [_places(comparison, pair) for pair in pairs]
     heights = [HEAD + sum(map(_height, lines)) for lines in places]
-    figure = new_figure(WIDTH, sum(heights))
+    figure = new_figure(sum(heights))
     columns = len(pairs[0])
     grid = figure.subplots(len(pairs), columns, squeeze=False, sharey="row", height_ratios=heights)
     for line, pair, lines in zip(grid, pairs, places, strict=True):

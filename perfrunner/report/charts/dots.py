@@ -11,7 +11,6 @@ from perfrunner.report.charts.style import (
     MARKERS,
     PAPER,
     VERDICT,
-    WIDTH,
     draw_lines,
     legend_columns,
     legend_height,
@@ -88,7 +87,7 @@ def dots_chart(comparison: Comparison, metric_id: str) -> Figure | None:
         v for v in comparison.variants if any(r.variant == v for g in by_case.values() for r in g)
     ]
     height = lines * (0.75 + line_height(variants) * len(variants)) + 0.65
-    figure = new_figure(WIDTH, height)
+    figure = new_figure(height)
     grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
     blocks = sorted({b for rows in by_case.values() for r in rows for b in r.summary.values})
     for axes, (case, rows) in zip(grid.flat, by_case.items(), strict=False):

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from perfrunner.report.charts.dots import wrapped
-from perfrunner.report.charts.style import FAINT, INK, VERDICT, WIDTH, factor_axis, new_figure
+from perfrunner.report.charts.style import FAINT, INK, VERDICT, factor_axis, new_figure
 from perfrunner.report.numbers import LARGE_RATIO
 from perfrunner.report.published import MARKS, factor_text, lines_of, significant_signed
 
@@ -32,7 +32,7 @@ def published_chart(report: Report) -> Figure | None:
     if not groups:
         return None
     heights = [HEAD + LINE * len(members) for _, members in groups]
-    figure = new_figure(WIDTH, sum(heights) + 0.3)
+    figure = new_figure(sum(heights) + 0.3)
     grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)
     for axes, (unit, members) in zip(grid.flat, groups, strict=True):
         _panel(axes, unit, members)

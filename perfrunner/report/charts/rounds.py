@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from perfrunner.measure.turns import levels
 from perfrunner.report.charts.dots import wrapped
-from perfrunner.report.charts.style import FAINT, GRID, INK, VARIANTS, WIDTH, draw_lines, new_figure
+from perfrunner.report.charts.style import FAINT, GRID, INK, VARIANTS, draw_lines, new_figure
 from perfrunner.report.numbers import minus
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def rounds_chart(turns: Sequence[Turn], case: Case, variants: Sequence[str]) -> 
     by_variant = {v: compared for v, compared in by_variant.items() if compared}
     if not by_variant:
         return None
-    figure = new_figure(WIDTH, 1.55 * len(by_variant) + 1.15)
+    figure = new_figure(1.55 * len(by_variant) + 1.15)
     grid = figure.subplots(len(by_variant), 2, squeeze=False, width_ratios=[2.6, 1])
     for (over_time, histogram), (variant, compared) in zip(grid, by_variant.items(), strict=True):
         colour = VARIANTS[variants.index(variant) % len(VARIANTS)]

@@ -101,12 +101,12 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return a figure without pyplot: no global state and no window system."""
+def new_figure(height: float) -> Figure:
+    """Return a figure without pyplot: no global state and no window system. `height` is in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=PNG_DPI, layout="constrained")
+    figure = Figure(figsize=(WIDTH, height), dpi=PNG_DPI, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
@@ -120,7 +120,7 @@ def panels(
     """
     columns = min(columns, count)
     lines = -(-count // columns)
-    figure = new_figure(WIDTH, height * lines + legend + 0.2)
+    figure = new_figure(height * lines + legend + 0.2)
     grid = figure.subplots(lines, columns, squeeze=False, sharey=share_y)
     axes = list(grid.flat)
     for spare in axes[count:]:

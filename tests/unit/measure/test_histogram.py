@@ -11,8 +11,7 @@ BUCKETS = st.dictionaries(st.integers(1, 10**9), st.integers(1, 1000), min_size=
 
 
 def of(counts: dict[int, int]) -> Histogram:
-    total = sum(value * n for value, n in counts.items())
-    return Histogram(tuple(sorted(counts.items())), float(total), max(counts))
+    return Histogram(tuple(sorted(counts.items())), max(counts))
 
 
 def test_percentiles_are_the_smallest_value_that_covers_the_share() -> None:
@@ -22,9 +21,8 @@ def test_percentiles_are_the_smallest_value_that_covers_the_share() -> None:
     ]  # fmt: skip
 
 
-def test_an_empty_histogram_has_no_percentile_and_no_mean() -> None:
+def test_an_empty_histogram_has_no_percentile() -> None:
     assert EMPTY.percentile_ns(50) is None
-    assert EMPTY.mean_ns is None
 
 
 def test_merging_is_not_averaging() -> None:
@@ -32,7 +30,6 @@ def test_merging_is_not_averaging() -> None:
     merged = merge_histograms([fast, slow])
     assert merged.percentile_ns(99) == 10  # the average of the two p99 would be 505
     assert merged.percentile_ns(99.9) == 1000
-    assert merged.mean_ns == pytest.approx((99 * 10 + 1000) / 100)
 
 
 @given(st.lists(BUCKETS, min_size=1, max_size=5))

@@ -141,7 +141,7 @@ def test_operations_that_never_happened_have_no_latency() -> None:
     phase = Phase(
         ops=400, gets=0, sets=400, misses=0, errors={}, seconds=4.0,
         series=tuple(Second(float(t), 100, 1.0) for t in range(1, 5)),
-        latency={"get": Histogram((), 0.0, 0), "set": H},
+        latency={"get": Histogram((), 0), "set": H},
     )  # fmt: skip
     metrics = alone(pillowfight, PILLOWFIGHT, phase=phase).metrics
     assert "latency_get_p50_us" not in metrics
