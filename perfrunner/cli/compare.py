@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     "\n  perfrunner compare 20261120 20261121 --variant jemalloc   one variant in the runs of two days"
     "\n  perfrunner compare 3f9c2a7 91be04d               two builds of any experiments"
     "\n\nTwo variants of an experiment are compared within its blocks and get verdicts. Two experiments were not"
-    "\ninterleaved: they get Welch intervals and a warning instead.",
+    "\ninterleaved, so they get Welch intervals and a warning, but no verdicts.",
 )
 @click.argument("a", shell_complete=complete.comparable)
 @click.argument("b", shell_complete=complete.comparable)

@@ -19,7 +19,7 @@ from perfrunner.spec.suggest import expected_name
     epilog="\b\nExamples:\n  perfrunner history                    all primary metrics of the latest run's spec"
     "\n  perfrunner history ops_per_s --spec quickstart --since 2026-10-01"
     "\n  perfrunner history rss_bytes --json"
-    "\n\nWith --fail-on worse each change ends the command with 1 once. Confirm a change with an interleaved"
+    "\n\nWith --fail-on worse, the command exits with 1 once for each change. Confirm a change with an interleaved"
     "\nrun of the two builds: perfrunner run SPEC --repeats 20.",
 )
 @click.argument("metric", required=False, shell_complete=complete.metrics)

@@ -28,7 +28,8 @@ MARKS = {"ok": "[green]✔[/]", "warning": "[yellow]![/]", "problem": "[red]✘[
     epilog="\b\nExamples:\n  perfrunner doctor                     this machine"
     "\n  perfrunner doctor specs/experiments/jemalloc-metadata-thp.yaml"
     "\n  perfrunner doctor specs/clusters/loopback-ssh.yaml --json"
-    "\n\nExit code: 3 if a problem (✘) would stop a run, else 0. A warning (!) costs precision or comparability.",
+    "\n\nExit code: 3 if a problem (✘) would stop a run, else 0. A warning (!) means less precise"
+    " or less comparable results.",
 )
 @click.argument(
     "spec_path",
@@ -139,7 +140,7 @@ def tune(cluster: Path | None, engine_cpus: str | None) -> None:
 )
 @_cluster
 def untune(cluster: Path | None) -> None:
-    """Restore the settings that the hosts had before tune. Settings changed by someone else since then stay."""
+    """Restore the settings that the hosts had before tune. Settings that were changed since then stay as they are."""
     from perfrunner.hosts.tuning import restore
 
     for host in _hosts(cluster):

@@ -83,8 +83,8 @@ CHECKOUT = "(checkout)"  # key of the checkout in state.json; no spec can have t
 @click.option(
     "--notify",
     metavar="COMMAND",
-    help="Give the mail to this shell command on stdin, with its subject in $PERFRUNNER_SUBJECT, instead of printing"
-    " it. If the command fails, the next night repeats the news.",
+    help="Pipe the mail to this shell command instead of printing it; $PERFRUNNER_SUBJECT is its subject. If the"
+    " command fails, the next night reports the same changes again.",
 )
 @click.option("--unready", hidden=True, help="Used by scripts/nightly: see _checkout.")
 @options.out_option

@@ -77,7 +77,7 @@ source_option = click.option(
     metavar="NAME=REV",
     multiple=True,
     help="Build this variant from another revision, or from a directory if REV begins with '.', '/' or '~';"
-    " repeatable. A patch in the spec is still applied to a revision.",
+    " repeatable. If the spec names a patch, it is applied to the revision.",
 )
 
 
@@ -110,8 +110,8 @@ store_option = click.option(
     envvar=STORE_VARIABLE,
     expose_value=False,
     callback=_remember_store,
-    help="Database that several results directories share: postgresql://... or sqlite:///FILE. With ?raw=DIR,"
-    " raw files are stored in DIR by content (default: results.sqlite in --out).",
+    help="Database that several results directories share (default: results.sqlite in --out):"
+    " postgresql://... or sqlite:///FILE. Append ?raw=DIR to keep the raw files in DIR.",
 )
 
 
@@ -148,9 +148,9 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show the plan wit
 fail_on_option = click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
-    help="Exit with 1 on such a verdict. worse: a primary metric is worse and its interval reaches beyond the"
-    " margin, or no metric has a verdict. unsure: also if a primary metric is unsure, not comparable or has no"
-    " verdict. lost: a gain of the spec's `expected_gains` is gone or was not measured.",
+    help="Exit with 1 if the report has this verdict. worse: a primary metric is worse and its interval reaches"
+    " beyond the margin, or no metric has a verdict. unsure: also if a primary metric is unsure, not comparable"
+    " or has no verdict. lost: a gain of the spec's `expected_gains` is gone or was not measured.",
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print no progress on stderr.")
 tune_option = click.option(
@@ -184,7 +184,7 @@ resume_option = click.option(
     default=None,
     metavar="[RUN]",
     shell_complete=complete.experiments,
-    help="Resume the newest unfinished run of SPEC, or RUN, which needs no SPEC.",
+    help="Resume the newest unfinished run of SPEC, or the run with the id RUN (then SPEC is not needed).",
 )
 workloads_option = click.option(
     "--workloads",
