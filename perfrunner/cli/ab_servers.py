@@ -112,7 +112,7 @@ def _variants(sources: Sequence[str], given: PairOptions) -> dict[str, dict[str,
             settings,
         )
     if given.build is not None:
-        raise UsageError("--build needs --run 'COMMAND', which starts what it has built")
+        raise UsageError("--build needs --run 'COMMAND', which starts the built program")
     commands = [_split("command", text, command_of) for text in sources]
     if given.preload is None:
         _at_least_two(sources, "commands")

@@ -126,7 +126,9 @@ def _write_flame(pairs: list[ProfiledPair], path: Path) -> None:
 
     if len(pairs) > 1:
         cases = " | ".join("/".join(pair.case) for pair in pairs)
-        raise UsageError("--flame shows one case", f"choose one: --case {cases}")
+        raise UsageError(
+            "--flame draws one case, and several have profiles", f"choose one: --case {cases}"
+        )
     (pair,) = pairs
     label = f"CPU time of {pair.variant} against {pair.base} in {pair.case}"
     svg = difference_svg(frames(pair.base_stacks, pair.variant_stacks), label)

@@ -51,7 +51,7 @@ def cache_directory(value: Path) -> Path:
         user = path.parts[0][1:]
         why = f"there is no user {user}" if user else "HOME is not set and this user has no name"
         raise UsageError(
-            f"the build cache {path} has no place: {why}",
+            f"cannot use the build cache {path}: {why}",
             "name another directory with --cache DIR or PERFRUNNER_CACHE"
             + ("" if user else ", or set HOME"),
         )

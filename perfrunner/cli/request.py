@@ -95,7 +95,7 @@ def _refuse_in_another_repository(source: Path) -> None:
         hint = f"name the engine's directory with --engine-src DIR or {ENVIRONMENT}=DIR"
     raise UsageError(
         f"{here.top} has no {ENGINE_DIRECTORY}/ here or above,"
-        " and the packaged engine has other revisions",
+        " and the packaged engine does not have its revisions",
         hint,
     )
 

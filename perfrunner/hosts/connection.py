@@ -209,8 +209,8 @@ class _Factory:
         both = tuple(name for name in ours if name in allowed)
         if not both:
             raise HostError(
-                f"ssh_config: {option} leaves none that perfrunner's SSH library has",
-                hint=f"it has {', '.join(ours)}",
+                f"ssh_config: {option} allows nothing that perfrunner's SSH library supports",
+                hint=f"it supports {', '.join(ours)}",
             )
         return both
 

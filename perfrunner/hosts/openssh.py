@@ -278,7 +278,7 @@ def _refuse_loop(destination: Destination, jumps: str) -> None:
         jump = jumps.partition(",")[0]  # only the first one has jumps of its own
         if jump in seen or len(seen) > _MOST_JUMPS:
             way = " via ".join([destination.address, *seen, jump])
-            raise HostError(f"ssh_config: ProxyJump leads round in a circle: {way}")
+            raise HostError(f"ssh_config: ProxyJump is circular: {way}")
         seen.append(jump)
         user, host, port = _hop(jump)
         hop = Destination(

@@ -176,13 +176,13 @@ class SshTransport(ShellTransport):
             ) from error
         if isinstance(error, UnsafeIdentity):
             raise HostError(
-                f"{self.peer}: others can read the private key, which ssh ignores for that: {text}",
+                f"{self.peer}: ssh ignores the private key, because others can read it: {text}",
                 hint=f"chmod 600 {text}",
             ) from error
         if isinstance(error, UnreadableIdentity):
             raise HostError(
                 f"{self.peer}: the private key cannot be read: {text}",
-                hint=f"ssh-keygen -y -f {text} says why. A key of OpenSSH needs Unix line ends, also the last one,"
+                hint=f"ssh-keygen -y -f {text} says why. An OpenSSH key needs Unix line ends, also on its last line,"
                 r" and no byte order mark: sed -i -e '1s/^\xEF\xBB\xBF//' -e 's/\r$//' -e '$a\' "
                 f"{text}",
             ) from error

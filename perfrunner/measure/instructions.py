@@ -203,7 +203,7 @@ def parse_callgrind(text: str) -> list[ThreadCount]:
         if fields.keys() == {"thread", "totals"}
     ]
     if not counts:
-        raise TrialError("callgrind left no counts")
+        raise TrialError("callgrind wrote no counts")
     return counts
 
 

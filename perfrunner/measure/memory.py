@@ -64,7 +64,8 @@ def memory_metrics(
     """
     if not run:
         raise TrialError(
-            "the sampler left no sample of the run", hint="its log is among the trial's raw files"
+            "the sampler recorded no sample of the run",
+            hint="its log is among the trial's raw files",
         )
     # the end of the load belongs to the run; without it a short run would miss its peak
     whole = [*run, now]
@@ -136,7 +137,7 @@ def _without_store(now: Sample) -> dict[str, float]:
 def _mem_used(sample: Sample) -> float:
     used = sample.stat_value(MEM_USED)
     if used is None:
-        raise TrialError(f"STAT memory gave no {MEM_USED}")
+        raise TrialError(f"STAT memory does not report {MEM_USED}")
     return used
 
 

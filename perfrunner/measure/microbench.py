@@ -317,7 +317,7 @@ def _numbers(values: Any) -> Numbers:
 def _levels(columns: list[Numbers], baseline: int) -> list[float]:
     values = [float(level) for level in levels(np.column_stack(columns), baseline)]
     if not all(math.isfinite(level) for level in values):
-        raise TrialError("a benchmark's slices have no level")
+        raise TrialError("the slices of a benchmark give no rate")
     return values
 
 

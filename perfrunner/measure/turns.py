@@ -166,7 +166,7 @@ def paired_levels(variants: Sequence[Slices], baseline: int) -> list[float]:
     answered = rates[(rates > 0).all(axis=1)]
     if not len(answered):
         raise TrialError(
-            f"there was no round of {len(rates)} in which every variant was answered",
+            f"none of the {len(rates)} rounds has an answer for every variant",
             hint="use a less busy host or longer slices",
         )
     return [float(level) for level in levels(answered, baseline)]
@@ -218,7 +218,7 @@ def parse_variants(text: str, where: str, variants: int) -> list[str]:
     if document.get("interrupted"):
         raise TrialError(f"{document.get('tool')} was interrupted before its end")
     if len(reports) != variants:
-        raise TrialError(f"{where}: {len(reports)} variants of {variants}")
+        raise TrialError(f"{where}: reports of {len(reports)} variants instead of {variants}")
     for n, report in enumerate(reports, 1):
         report_of(report, f"{where}, variant {n}")
     return [json.dumps(report, separators=(",", ":")) for report in reports]

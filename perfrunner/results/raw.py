@@ -76,7 +76,7 @@ def slices_in(files: Mapping[str, Path]) -> Slices:
         raise TrialError(f"{SLICES_FILE}: no slices")
     slices = read_slices(document, SLICES_FILE)
     if not len(slices.ops):
-        raise TrialError(f"{SLICES_FILE}: not one round")
+        raise TrialError(f"{SLICES_FILE}: it holds no round")
     return slices
 
 

@@ -46,7 +46,7 @@ def _tree_of(server: ServerSpec, commit: str | None, cache_dir: Path) -> tuple[P
     """Return the directory of the cache for a server's build, and the commit that is built there."""
     repository = Repository.around(Path(str(server.git)))
     if repository is None:
-        raise UsageError(f"{server.git} is no git repository")
+        raise UsageError(f"{server.git} is not a git repository")
     built_from = repository.commit(commit or server.revision or "HEAD")
     env = build_environment()
     place, commands = str(real_path(Path(str(server.git)))), [list(c) for c in server.build]

@@ -122,7 +122,7 @@ def resolve_sources(spec: Spec, engine_src: Path, cache_dir: Path) -> Sources:
 def _server_commit(server: ServerSpec) -> Commit:
     repository = Repository.around(Path(str(server.git)))
     if repository is None:
-        raise UsageError(f"{server.git} is no git repository")
+        raise UsageError(f"{server.git} is not a git repository")
     return repository.commit(server.revision or "HEAD")
 
 

@@ -278,7 +278,7 @@ class Bench:
         if left <= 0:
             raise TrialError(
                 f"the trial timed out in phase {self.current_phase}",
-                hint="limits.trial_timeout sets the limit",
+                hint="if it needs more time, raise limits.trial_timeout",
             )
         return left
 

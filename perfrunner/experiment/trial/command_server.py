@@ -246,10 +246,10 @@ class CommandServer(ServerProcess):
         except ValueError:
             output = (completed.stderr.strip() or completed.stdout.strip())[-500:]
             raise TrialError(
-                f"{self.title} cannot be asked: {self.setup.python} ended with status {completed.exit}: {output}"
+                f"cannot query {self.title}: {self.setup.python} ended with status {completed.exit}: {output}"
             ) from None
         if not isinstance(document, dict):
-            raise TrialError(f"{self.title} cannot be asked: {completed.stdout[:200]}")
+            raise TrialError(f"cannot query {self.title}: {completed.stdout[:200]}")
         return document
 
     def _check_contents(self, state: Mapping[str, Any]) -> None:

@@ -118,7 +118,7 @@ class ToolBench:
         except CommandTimeout:
             raise TrialError(
                 f"the trial timed out in phase {self.current_phase} ({program})",
-                hint="limits.trial_timeout sets the limit",
+                hint="if it needs more time, raise limits.trial_timeout",
             ) from None
         process.stop(0.0)  # removes the ended process from the host's process registry
         self._running.clear()

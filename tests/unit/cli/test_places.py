@@ -56,7 +56,7 @@ main()
 def test_no_home_and_no_cache_is_refused(tmp_path: Path, command: str) -> None:
     done = without_a_home(command, *([] if command == "clean" else [str(FIRST)]), cwd=tmp_path)
     assert done.returncode == 2, done.stderr
-    assert "~/.cache/perfrunner has no place: HOME is not set" in done.stderr
+    assert "cannot use the build cache ~/.cache/perfrunner: HOME is not set" in done.stderr
     assert "--cache DIR" in done.stderr
     assert not list(tmp_path.iterdir()), "no directory called ~"
 

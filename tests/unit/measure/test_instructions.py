@@ -32,7 +32,7 @@ def test_threads_of_callgrind() -> None:
 
 @pytest.mark.parametrize("text", ["", "/w/out-01:thread: 1\n", "/w/out-01:totals: 7\n"])
 def test_callgrind_that_left_nothing(text: str) -> None:
-    with pytest.raises(TrialError, match="left no counts"):
+    with pytest.raises(TrialError, match="wrote no counts"):
         parse_callgrind(text)
 
 

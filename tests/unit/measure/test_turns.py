@@ -28,7 +28,7 @@ def test_a_round_in_which_a_variant_was_not_answered_says_nothing_of_the_others(
 
 
 def test_a_load_that_no_round_was_answered_in_is_no_measurement() -> None:
-    with pytest.raises(TrialError, match="no round of 2"):
+    with pytest.raises(TrialError, match="none of the 2 rounds"):
         paired_levels([slices(0, 100), slices(100, 0)], 0)
 
 
