@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.engine import Engine
 from perfrunner.experiment.trial.placement import ClientPlacement, client_failure
-from perfrunner.hosts.transport import Transport
-from perfrunner.hosts.vbucket_map import (
+from perfrunner.experiment.trial.vbucket_map import (
     REVISION,
     VbucketMap,
     cluster_config,
@@ -30,6 +29,7 @@ from perfrunner.hosts.vbucket_map import (
     to_move,
     vbucket_map,
 )
+from perfrunner.hosts.transport import Transport
 from perfrunner.workloads.bench import Arguments, Around, Share, Step
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from perfrunner.experiment.trial.server import (
     ServerSetup,
     count_oom_kills,
 )
+from perfrunner.experiment.trial.vbucket_map import bracketed
 from perfrunner.hosts.container import Container, Image, container_name, run_words
 from perfrunner.hosts.process import ExitStatus, ProcessHandle
 from perfrunner.hosts.transport import Completed, Transport
-from perfrunner.hosts.vbucket_map import bracketed
 from perfrunner.measure.memory import numbers
 from perfrunner.servers.adapter import REFUSES_PASSWORD, Adapter
 from perfrunner.servers.preload import check_maps

@@ -18,7 +18,7 @@ from perfrunner.experiment.trial.outcome import VariantError, attribute_by_repor
 from perfrunner.experiment.trial.placement import CredentialFiles, log_tail
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.server import ServerProcess
-from perfrunner.hosts.vbucket_map import bracketed
+from perfrunner.experiment.trial.vbucket_map import bracketed
 from perfrunner.measure.turns import Turns, parse_turns, parse_variants
 from perfrunner.results.raw import SLICES_FILE
 from perfrunner.workloads.bench import GroupArguments, Share

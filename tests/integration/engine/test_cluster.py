@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from wire import Wire, frame, set_frame
 
-from perfrunner.hosts.vbucket_map import cluster_config, vbucket_map
+from perfrunner.experiment.trial.vbucket_map import cluster_config, vbucket_map
 from tests.integration.engine.test_replication import session
 from tests.support.waiting import until
 

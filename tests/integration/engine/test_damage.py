@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 from wire import Wire, frame, set_frame
 
-from perfrunner.hosts.vbucket_map import cluster_config
+from perfrunner.experiment.trial.vbucket_map import cluster_config
 from tests.support.dcp_client import FAILOVER_LOG, STREAM_END, TO_LATEST, DcpClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]

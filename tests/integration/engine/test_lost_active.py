@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from wire import HEADER, frame, set_frame
 
-from perfrunner.hosts.vbucket_map import cluster_config
+from perfrunner.experiment.trial.vbucket_map import cluster_config
 from tests.integration.engine.test_crash import kill
 from tests.integration.engine.test_replica_history import session
 from tests.support.dcp_client import DcpClient

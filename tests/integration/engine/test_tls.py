@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from wire import Wire, frame, set_frame
 
-from perfrunner.hosts.vbucket_map import cluster_config
+from perfrunner.experiment.trial.vbucket_map import cluster_config
 from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = [

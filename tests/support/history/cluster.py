@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from perfrunner.hosts.vbucket_map import cluster_config
+from perfrunner.experiment.trial.vbucket_map import cluster_config
 from tests.integration.engine.wire import frame
 from tests.support.dcp_client import STREAM_END, TO_LATEST, DcpClient, Message
 from tests.support.history.clients import VBUCKETS, session, vbucket_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfrunner.hosts.vbucket_map import (
+from perfrunner.experiment.trial.vbucket_map import (
     cluster_config,
     failed_over,
     fed,
