@@ -152,8 +152,7 @@ def resolve(destination: Destination) -> Route:
     settings = _settings(destination)
     host, user = settings.first("hostname"), settings.first("user")
     port = int(settings.first("port"))
-    alias = settings.first("hostkeyalias") or destination.address
-    proxy = _proxy(destination, settings, alias)
+    proxy = _proxy(destination, settings)
     seconds = settings.first("connecttimeout")
     wanted = float(seconds) if seconds.isdecimal() and int(seconds) else None
     return Route(
@@ -234,33 +233,49 @@ def _hint(destination: Destination, message: str) -> str:
     return "the same command by hand shows it: ssh -G"
 
 
-def _proxy(destination: Destination, settings: _Settings, alias: str) -> Proxy | None:
-    jumps, command = settings.first("proxyjump"), settings.first("proxycommand")
-    host, port = settings.first("hostname"), settings.first("port")
-    if jumps and jumps.lower() != "none":
-        *others, last = jumps.split(",")
-        user, hop, hop_port = _hop(last)
+def _proxy(destination: Destination, settings: _Settings) -> Proxy | None:
+    command, host, port = (settings.first(n) for n in ("proxycommand", "hostname", "port"))
+    if jumps := _jumps(destination, settings):
         _refuse_loop(destination, jumps)
+        tokens = _tokens(destination, settings)
+        via = _with_tokens(settings.first("proxyjump"), tokens, "ProxyJump")
+        user, hop, hop_port = jumps[-1]
         # The command line that ssh builds for itself.
         words = ["ssh"]
         words += ["-l", user] if user else []
         words += ["-p", hop_port] if hop_port else []
-        words += ["-J", ",".join(others)] if others else []
+        words += ["-J", via.rpartition(",")[0]] if len(jumps) > 1 else []
         if destination.config is not None:
             words += ["-F", _expanded_home(destination.config)]
-        return Proxy((*words, "-W", f"[{host}]:{port}", "--", hop), jumps)
+        return Proxy((*words, "-W", f"[{host}]:{port}", "--", hop), via)
     if command and command.lower() != "none":
         if command.strip() == "-":
             raise HostError(f"{destination.address}: ProxyCommand - is not possible here")
-        tokens = {
-            "%": "%", "h": host, "k": alias, "n": destination.address, "p": port,
-            "r": settings.first("user"),
-        }  # fmt: skip
         shell = os.environ.get("SHELL") or "/bin/sh"
-        text = _with_tokens(command, tokens)
+        text = _with_tokens(command, _tokens(destination, settings), "ProxyCommand")
         passes_socket = settings.first("proxyusefdpass") == "yes"
         return Proxy((shell, "-c", f"exec {text}"), text, passes_socket)
     return None
+
+
+def _tokens(destination: Destination, settings: _Settings) -> Mapping[str, str]:
+    """Return the tokens of ProxyCommand and ProxyJump, which `ssh -G` leaves."""
+    return {
+        "%": "%", "h": settings.first("hostname"), "n": destination.address,
+        "k": settings.first("hostkeyalias") or destination.address,
+        "p": settings.first("port"), "r": settings.first("user"),
+    }  # fmt: skip
+
+
+def _jumps(destination: Destination, settings: _Settings) -> list[Sequence[str]]:
+    """Return user, host and port of each jump; what is not given is empty."""
+    text = settings.first("proxyjump")
+    if not text or text.lower() == "none":
+        return []
+    tokens = _tokens(destination, settings)
+    return [
+        [_with_tokens(part, tokens, "ProxyJump") for part in _hop(jump)] for jump in text.split(",")
+    ]
 
 
 def _hop(jump: str) -> tuple[str, str, str]:
@@ -271,20 +286,20 @@ def _hop(jump: str) -> tuple[str, str, str]:
     return match["user"] or "", match["ip"] or match["host"], match["port"] or ""
 
 
-def _refuse_loop(destination: Destination, jumps: str) -> None:
+def _refuse_loop(destination: Destination, jumps: list[Sequence[str]]) -> None:
     """Raise HostError if jumps lead back to themselves: ssh would start processes without end."""
-    seen: list[str] = []
-    while jumps and jumps.lower() != "none":
-        jump = jumps.partition(",")[0]  # only the first one has jumps of its own
+    seen: list[Sequence[str]] = []
+    while jumps:
+        jump = jumps[0]  # only the first one has jumps of its own
+        user, host, port = jump
         if jump in seen or len(seen) > _MOST_JUMPS:
-            way = " via ".join([destination.address, *seen, jump])
+            way = " via ".join([destination.address, *(name for _, name, _ in seen), host])
             raise HostError(f"ssh_config: ProxyJump is circular: {way}")
         seen.append(jump)
-        user, host, port = _hop(jump)
         hop = Destination(
             host, int(port) if port else None, user or None, config=destination.config
         )
-        jumps = _settings(hop).first("proxyjump")
+        jumps = _jumps(hop, _settings(hop))
 
 
 def _identities(destination: Destination, settings: _Settings) -> Identities:
@@ -373,11 +388,11 @@ def _expanded(names: Sequence[str], destination: Destination) -> Iterable[str]:
             yield _expanded_home(name)
 
 
-def _with_tokens(text: str, tokens: Mapping[str, str]) -> str:
+def _with_tokens(text: str, tokens: Mapping[str, str], option: str) -> str:
     def value(match: re.Match[str]) -> str:
         if match[1] not in tokens:
             raise HostError(
-                f"ssh_config: ProxyCommand: unknown token {match[0]} in: {text}",
+                f"ssh_config: {option}: unknown token {match[0]} in: {text}",
                 hint="ssh knows %h, %k, %n, %p, %r and %% there",
             )
         return tokens[match[1]]

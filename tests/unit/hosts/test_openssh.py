@@ -101,12 +101,14 @@ class TestProxies:
             ("b@corp@gate", ("-l", "b@corp", "-W", "[kv1]:22", "--", "gate")),
             ("[::1]:2222", ("-p", "2222", "-W", "[kv1]:22", "--", "::1")),
             ("a,ssh://c@b:22,gate", ("-J", "a,ssh://c@b:22", "-W", "[kv1]:22", "--", "gate")),
+            ("%n-a,%r@gate-%h", ("-l", "root", "-J", "kv1-a", "-W", "[kv1]:22", "--", "gate-kv1")),
+            ("[fe80::1%%eth0]:2222", ("-p", "2222", "-W", "[kv1]:22", "--", "fe80::1%eth0")),
         ],
     )
     def test_a_jump_is_the_command_that_ssh_builds(
         self, tmp_path: Path, value: str, words: tuple[str, ...]
     ) -> None:
-        proxy = route(tmp_path, f"Host kv1\n ProxyJump {value}\n").proxy
+        proxy = route(tmp_path, f"Host kv1\n ProxyJump {value}\n User root\n").proxy
         assert proxy is not None
         config = ("-F", str(tmp_path / "config"))
         at = words.index("-W")
@@ -141,6 +143,10 @@ class TestProxies:
         with pytest.raises(HostError, match="ProxyCommand: unknown token %"):
             route(tmp_path, f"ProxyCommand {command}\n")
 
+    def test_a_token_of_a_jump_that_ssh_refuses_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(HostError, match="ProxyJump: unknown token %C"):
+            route(tmp_path, "ProxyJump gate-%C\n")
+
     def test_jumps_in_a_circle_are_refused(self, tmp_path: Path) -> None:
         """Ssh would start processes without end."""
         text = "Host kv1\n ProxyJump a\nHost a\n ProxyJump b\nHost b\n ProxyJump a\n"
@@ -148,6 +154,9 @@ class TestProxies:
             route(tmp_path, text)
         with pytest.raises(HostError, match="loop via gate"):
             route(tmp_path, "Host *\n ProxyJump gate\n")
+        text = "Host kv1\n ProxyJump %h-a\nHost kv1-a\n ProxyJump b\nHost b\n ProxyJump kv1-a\n"
+        with pytest.raises(HostError, match="circle: kv1 via kv1-a via b via kv1-a|loop"):
+            route(tmp_path, text)
 
 
 class TestIdentities:
