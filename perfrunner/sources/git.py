@@ -93,11 +93,14 @@ class Repository:
         return Commit(sha, date, _utf8(title))
 
     def _refuse_two_meanings(self, name: str) -> None:
-        both = [f"refs/heads/{name}", f"refs/tags/{name}"]
-        if name and self.git("for-each-ref", "--format=%(refname)", *both).split() == both:
+        kinds = {"heads": "a branch", "remotes": "a remote branch", "tags": "a tag"}
+        refs = {f"refs/{kind}/{name}": kind for kind in kinds}
+        listed = self.git("for-each-ref", "--format=%(refname)", *refs).split() if name else ()
+        meanings = [refs[ref] for ref in listed if ref in refs]
+        if len(meanings) > 1:
             raise UsageError(
-                f"{self.top}: {name} is a branch and a tag",
-                f"name one of them: heads/{name} or tags/{name}",
+                f"{self.top}: {name} is {' and '.join(kinds[kind] for kind in meanings)}",
+                f"name one of them: {' or '.join(f'{kind}/{name}' for kind in meanings)}",
             )
 
     def _unknown(self, revision: str) -> UsageError:
@@ -122,12 +125,14 @@ class Repository:
         Raises UsageError if a submodule has changes, because no commit names its content.
         """
         text = self.git(
-            "status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--",
-            self.prefix or ".",
+            "status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=none",
+            "--", self.prefix or ".",
         )  # fmt: skip
         names = []
         for entry in filter(None, text.split("\0")):
             kind, _, rest = entry.partition(" ")
+            if kind == "#":  # a header that the user's configuration asks for
+                continue
             if kind == "?":
                 names.append(rest)
                 continue
@@ -252,7 +257,7 @@ class Repository:
         """Return the number of commits in `older..newer`, and one line for each of the newest `most`."""
         span = f"{older}..{newer}"
         count = int(self.git("rev-list", "--count", span))
-        lines = self.git("log", "--oneline", "--no-decorate", f"--max-count={most}", span)
+        lines = self.git("log", "--format=%h %s", f"--max-count={most}", span)
         return count, tuple(map(_utf8, lines.splitlines()))
 
 

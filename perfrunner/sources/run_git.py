@@ -12,9 +12,10 @@ from pathlib import Path
 from perfrunner.errors import UsageError
 
 TIMEOUT_S = 300.0
-# Override the settings of a user's configuration that change git's output.
+# Override the settings of a user's configuration that change git's output, or end it (a file that is missing).
 _PLAIN = (
     "-c", "color.ui=false", "-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8",
+    "-c", "diff.orderFile=/dev/null",
 )  # fmt: skip
 # git works on local data only: it never asks for a password and never fetches. git before 2.45 has no
 # GIT_NO_LAZY_FETCH; without an allowed protocol its fetch ends at once.

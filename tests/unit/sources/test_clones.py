@@ -55,15 +55,28 @@ def test_a_submodules_commit_that_was_never_fetched_is_named_with_its_remedy(
 def test_what_a_user_has_configured_changes_nothing(
     repo: Repo, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    add_submodule(repo, tmp_path / "inner")
+    repo.write(main_cc="put away\n")
+    repo.git("stash", "-q")
     spec = a_spec(v1={"git": "v1"}, x={"git": "feature/x"})
     plain = resolve_sources(spec, repo.engine, cache).record()
+    repository = Repository.around(repo.engine)
+    assert repository is not None
     home = tmp_path / "home"
     home.mkdir()
     (home / ".gitconfig").write_text(
-        "[log]\nshowSignature = true\n[color]\nui = always\n[core]\nautocrlf = true\neol = crlf\n"
+        "[log]\nshowSignature = true\ndecorate = full\n[color]\nui = always\ndiff = always\nstatus = always\n"
+        "[core]\nautocrlf = true\neol = crlf\npager = false\n[pager]\nlog = true\n[alias]\nlog = status\n"
+        "[diff]\nexternal = false\norderFile = /nowhere\nignoreSubmodules = all\n[status]\nshowStash = true\n"
+        "[format]\npretty = %an\n"
     )
     monkeypatch.setenv("HOME", str(home))
     assert resolve_sources(spec, repo.engine, tmp_path / "another cache").record() == plain
+    (repo.engine / "third" / "inner.cc").write_text("changed\n")
+    with pytest.raises(UsageError, match=r"submodule engine_src/third of .* has uncommitted"):
+        repository.changed_files()
+    repo.git("submodule", "--quiet", "deinit", "-f", "engine_src/third")
+    assert repository.changed_files() == ()
 
 
 def test_configuration_by_environment_reaches_git(
@@ -235,6 +248,21 @@ def test_a_name_of_a_branch_and_a_tag_is_refused(repo: Repo, cache: Path) -> Non
     for revision, content in (("heads/feature/x", "two\nthree\n"), ("tags/feature/x", "one\n")):
         sources = resolve_sources(a_spec(old={"git": revision}), repo.engine, cache)
         assert text(sources, "old") == content
+
+
+def test_a_name_of_a_local_and_a_remote_branch_is_refused(repo: Repo) -> None:
+    """`git checkout -b origin/main` makes one by mistake; git takes the local branch."""
+    repo.git("update-ref", "refs/remotes/origin/main", "v1")
+    repo.git("branch", "origin/main/below", "v1")
+    repository = Repository.around(repo.engine)
+    assert repository is not None
+    assert repository.commit("origin/main").title == "first"
+    repo.git("branch", "-D", "origin/main/below")
+    repo.git("branch", "origin/main", "main")
+    with pytest.raises(UsageError, match="origin/main is a branch and a remote branch") as refused:
+        repository.commit("origin/main~0")
+    assert refused.value.hint == "name one of them: heads/origin/main or remotes/origin/main"
+    assert repository.commit("remotes/origin/main").title == "first"
 
 
 def test_a_revision_is_what_git_calls_it(repo: Repo) -> None:
