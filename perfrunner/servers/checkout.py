@@ -42,12 +42,16 @@ def is_built(server: ServerSpec, cache_dir: Path) -> bool:
     return server.git is None or (_tree_of(server, None, cache_dir)[0] / _DONE).is_file()
 
 
-def _tree_of(server: ServerSpec, commit: str | None, cache_dir: Path) -> tuple[Path, Commit]:
-    """Return the directory of the cache for a server's build, and the commit that is built there."""
+def _repository(server: ServerSpec) -> Repository:
     repository = Repository.around(Path(str(server.git)))
     if repository is None:
         raise UsageError(f"{server.git} is not a git repository")
-    built_from = repository.commit(commit or server.revision or "HEAD")
+    return repository
+
+
+def _tree_of(server: ServerSpec, commit: str | None, cache_dir: Path) -> tuple[Path, Commit]:
+    """Return the directory of the cache for a server's build, and the commit that is built there."""
+    built_from = _repository(server).commit(commit or server.revision or "HEAD")
     env = build_environment()
     place, commands = str(real_path(Path(str(server.git)))), [list(c) for c in server.build]
     described = [place, built_from.sha, commands, env.get("CC"), env.get("CXX")]
@@ -69,6 +73,7 @@ def check_out(
     with locked(tree.with_suffix(".lock"), progress):
         if (tree / _DONE).is_file():
             return Checkout(tree, built_from, cached=True)
+        _repository(server).check_content(built_from.sha)
         shutil.rmtree(tree, ignore_errors=True)  # of a build that was cut off
         # The user's hooks and line ends are those of other checkouts.
         git = ["git", *AS_STORED, "-c", "core.hooksPath=/dev/null"]

@@ -119,6 +119,13 @@ class Repository:
         near = "" if name in refs else did_you_mean(remote[0] if remote else name, refs)
         return UsageError(f"{self.top} has no revision {revision}{near}", hint)
 
+    def check_content(self, sha: str) -> None:
+        """Raise UsageError if a file of a commit is missing: `git checkout` would leave it out and succeed."""
+        try:
+            self.git("rev-list", "--objects", "--no-walk", "--quiet", sha)
+        except GitError as error:
+            raise _unreadable(self.top, str(error)) from error
+
     def changed_files(self) -> tuple[str, ...]:
         """Return the files below `prefix` that differ from HEAD or are untracked, relative to `prefix`.
 

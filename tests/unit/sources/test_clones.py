@@ -13,9 +13,11 @@ from scratch_repo import Repo, a_spec, add_submodule, text
 
 from perfrunner.bisect.search import BisectState, Measured, Search
 from perfrunner.errors import UsageError
+from perfrunner.servers.checkout import check_out
 from perfrunner.sources.git import Repository
 from perfrunner.sources.resolve import resolve_sources
 from perfrunner.sources.run_git import run_git
+from perfrunner.spec.server import ServerSpec
 
 
 def test_a_submodule_comes_along_and_a_dirty_one_is_refused(
@@ -197,6 +199,23 @@ def test_a_partial_clone_is_refused_at_once_and_never_fetches(
     repo.git("remote", "set-url", "origin", f"file://{repo.top}", at=clone)
     repo.git("archive", "-o", "/dev/null", "v1", at=clone)
     assert resolve_sources(a_spec(old={"git": "v1"}), clone / "engine_src", cache)
+
+
+def test_a_server_is_not_built_from_a_part_of_its_revision(
+    repo: Repo, cache: Path, tmp_path: Path
+) -> None:
+    """`git checkout` leaves out the files that a partial clone lacks, and ends with 0."""
+    clone = partial_clone(repo, tmp_path)
+    server = {"git": str(clone), "build": [["true"]], "command": ["x", "{port}"]}
+    for revision, complete in (("main", True), ("v1", False)):
+        spec = ServerSpec.model_validate({**server, "revision": revision})
+        if complete:
+            tree = check_out(spec, None, "a", cache, lambda _: None).tree
+            assert (tree / "engine_src" / "main.cc").read_text() == "two\n"
+            continue
+        with pytest.raises(UsageError, match="is a partial clone and lacks content") as refused:
+            check_out(spec, None, "a", cache, lambda _: None)
+        assert "archive -o /dev/null" in str(refused.value.hint)
 
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
