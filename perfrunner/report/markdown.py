@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 MOST_FUNCTIONS = 10  # functions shown of an explanation
 MOST_CHARACTERS = 65_000  # of a comment; GitHub takes 65 536
 _DETAILS = re.compile(r"<details>.*?</details>\n\n?", re.DOTALL)
-_MENTION = re.compile(r"`[^`\n]*`|@(?=\w)")  # in code, nobody is notified
+_MENTION = re.compile(
+    r"(?<![\\`])(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|@(?=\w)"
+)  # in code, nobody is notified
 
 HEADER = (
     "metric",
@@ -54,7 +56,7 @@ HEADER = (
 def markdown_text(report: Report, *, every: bool, charts: Path | None = None) -> str:
     """Return the report in GitHub-flavoured Markdown. `charts`: the directory of the drawn charts, if any."""
     lines = [*_lines(report, every=every), *_chart(report, charts)]
-    return "\n".join([*lines, f"Reproduce: `{report.reproduce}`"]).rstrip() + "\n"
+    return "\n".join([*lines, f"Reproduce: {_code(report.reproduce)}"]).rstrip() + "\n"
 
 
 def comment_text(report: Report, *, every: bool) -> str:
@@ -66,7 +68,7 @@ def comment_text(report: Report, *, every: bool) -> str:
     name = report.experiment.name
     # The name of an `ab` contains its revisions, which change while a pull request is worked on.
     marker = f"<!-- perfrunner: {'ab' if name.startswith('ab-') else re.sub('-+', '-', name)} -->"
-    last = f"Reproduce: `{report.reproduce}`\n"
+    last = f"Reproduce: {_code(report.reproduce)}\n"
     body = "\n".join([marker, *_lines(report, every=every), ""])
     text = _MENTION.sub(lambda match: "@<!-- -->" if match[0] == "@" else match[0], body)
     sections = _DETAILS.findall(text)
@@ -82,6 +84,13 @@ def comment_text(report: Report, *, every: bool) -> str:
     if len(text) > room:
         text = f"{text[:room].rpartition(chr(10))[0]}\n\n(the rest is left out)\n\n"
     return text + last
+
+
+def _code(text: str) -> str:
+    """Return a code span, between more backticks than the text has in one place."""
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}".replace("\n", " ")
 
 
 def _lines(report: Report, *, every: bool) -> Iterable[str]:
@@ -108,7 +117,7 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
         yield from _case(report, case, every=every)
     yield (
         "★ primary, ↑ higher is better, ↓ lower. Change against "
-        f"`{report.comparison.baseline}`, paired by block, with its 95 % interval; q is p corrected "
+        f"{_code(report.comparison.baseline)}, paired by block, with its 95 % interval; q is p corrected "
         f"by Benjamini-Hochberg ({report.comparison.tests} tests). k, M are 1000."
     )
     yield ""
@@ -134,7 +143,7 @@ def _chart(report: Report, charts: Path | None) -> Iterable[str]:
     """Name the chart files to attach: pasted Markdown cannot contain pictures."""
     for name in (f"{chart}.png" for chart in main_charts(report)):
         if charts is not None:
-            yield f"Chart to attach: `{hidden(str(charts / name))}`"
+            yield f"Chart to attach: {_code(hidden(str(charts / name)))}"
         else:
             yield f"Chart to attach: `charts/{name}` (draw it with `--charts charts`)"
         yield ""

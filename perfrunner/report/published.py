@@ -243,7 +243,7 @@ def plain(text: str) -> str:
     """Escape text so that names and reasons do not become markup."""
     for mark in ("\\", "|", "*", "_", "`", "<", "[", "#"):
         text = text.replace(mark, f"\\{mark}")
-    return minus(text) if text.startswith("-") else text.replace("\n", " ")
+    return (minus(text) if text.startswith("-") else text).replace("\n", " ")
 
 
 WIDTH = 72

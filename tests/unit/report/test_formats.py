@@ -14,6 +14,7 @@ from rich.console import Console
 from perfrunner.report import build_report, render
 from perfrunner.report.markdown import MOST_CHARACTERS
 from perfrunner.report.numbers import change, scale_of
+from perfrunner.report.published import plain
 
 RESULT_KEYS = {
     "workload", "bucket", "metric", "unit", "direction", "variant", "build_id", "n", "mean", "sd", "cv",
@@ -427,3 +428,20 @@ def test_a_comment_calls_nobody(report):
     comment = render(called, "github-comment")
     assert re.search(r"@(?!<!-- -->)\w", re.sub(r"`[^`]*`", "", comment)) is None
     assert "by @<!-- -->somebody" in comment
+    # A title of a commit keeps its backticks, which are no code in the comment.
+    titled = replace(report, sources=("ab1 honour `@somebody` and `x`",))
+    assert "\\`@<!-- -->somebody\\`" in render(titled, "github-comment")
+
+
+def test_a_text_that_begins_with_a_hyphen_is_one_line():
+    assert plain("-1\n# x") == "\N{MINUS SIGN}1 \\# x"
+
+
+def test_no_name_and_no_command_becomes_markup(report):
+    """An archive of a stranger may name its variants as it likes."""
+    name = "a`|*b* <b>@somebody</b>"
+    comparison = replace(report.comparison, baseline=name)
+    hostile = replace(report, comparison=comparison, reproduce=f"perfrunner run '{name}\n# x'")
+    comment = render(hostile, "github-comment")
+    assert f"Change against ``{name}``, paired by block" in comment
+    assert comment.endswith(f"Reproduce: ``perfrunner run '{name} # x'``\n")
