@@ -15,6 +15,7 @@ from perfrunner.report.charts.style import (
     svg_bytes,
 )
 from perfrunner.report.numbers import minus, significant
+from perfrunner.report.published import plain
 from perfrunner.report.redact import hidden
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def markdown(state: BisectState, sentence: str, chart: str) -> str:
     lines = [
         f"# Bisection of {state.metric}",
         "",
-        f"**{sentence}**",
+        f"**{plain(sentence)}**",
         "",
         f"good {state.good[:12]}, bad {state.bad[:12]}, spec {state.spec}",
         "",
@@ -79,10 +80,10 @@ def markdown(state: BisectState, sentence: str, chart: str) -> str:
     ]
     for number, step in enumerate(state.steps, start=1):
         entries = (
-            str(number), f"`{step.commit[:12]}`", step.title, step.outcome, effect_text(state, step),
-            step.verdict or "", str(step.blocks or ""), step.why or step.experiment or "",
+            str(number), f"`{step.commit[:12]}`", plain(step.title), step.outcome, effect_text(state, step),
+            step.verdict or "", str(step.blocks or ""), plain(step.why or step.experiment or ""),
         )  # fmt: skip
-        lines.append("| " + " | ".join(entry.replace("|", "\\|") for entry in entries) + " |")
+        lines.append(f"| {' | '.join(entries)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -17,6 +17,7 @@ from perfrunner.report.charts.style import (
     new_figure,
     number_axis,
     panels,
+    short_number,
     variant_line,
 )
 from perfrunner.report.numbers import change_of, verdict_text
@@ -130,6 +131,7 @@ def _panel(axes: Axes, case: Case, rows: list[Row], variants: list[str], blocks:
     drawn = [v for row in rows for v in row.summary.values.values()]
     if min(drawn) > 0 and max(drawn) > FAR_APART * min(drawn):
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: short_number(value))
     else:
         number_axis(axes.xaxis)
 

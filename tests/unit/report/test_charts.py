@@ -347,6 +347,9 @@ def test_large_ratios_are_drawn_on_a_logarithmic_axis(make):
         figure = forest_chart(build_report(replace(data, trials=trials)).comparison, "ops_per_s")
         assert figure.axes[0].get_xscale() == "log"
         assert svg_bytes(figure)
+        figure = dots_chart(build_report(replace(data, trials=trials)).comparison, "ops_per_s")
+        assert figure.axes[0].get_xscale() == "log"
+        assert b"mathdefault" not in svg_bytes(figure), "ticks are plain numbers"
 
 
 def test_inlined_charts_share_no_id(charts):
