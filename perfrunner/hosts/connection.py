@@ -17,6 +17,7 @@ import paramiko
 from fabric.runners import Remote
 
 from perfrunner.errors import HostError
+from perfrunner.hosts.certificates import SUFFIX
 from perfrunner.hosts.hostkeys import KnownHosts
 from perfrunner.hosts.identities import OpenSshLogin, SlowLogin
 from perfrunner.hosts.local import end_group
@@ -165,7 +166,8 @@ class _Judge(paramiko.MissingHostKeyPolicy):
         self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
     ) -> None:
         del client, hostname
-        self._known.judge(key.asbytes())
+        certificate = getattr(key, "public_blob", None)
+        self._known.judge(key.asbytes(), certificate.key_blob if certificate else b"")
 
 
 # One key exchange, of which the SSH library knows the first name alone.
@@ -174,7 +176,10 @@ _LIBRARY: Any = paramiko.Transport
 
 
 class _Transport(paramiko.Transport):
-    """Paramiko's transport, which also knows the name that RFC 8731 gave to a key exchange that it has."""
+    """Paramiko's transport, which also knows the name that RFC 8731 gave to a key exchange that it has.
+
+    It asks for the types of host keys that it is given, and does not add certificates to them.
+    """
 
     _kex_info: ClassVar = {
         **_LIBRARY._kex_info,  # noqa: SLF001
@@ -186,6 +191,10 @@ class _Transport(paramiko.Transport):
         for name in ((_CURVE, known) if known == _CURVE_FIRST else (known,))
     )
 
+    @property
+    def preferred_keys(self) -> tuple[str, ...]:
+        return tuple(self._preferred_keys)
+
 
 class _Factory:
     """Make paramiko's transport with the algorithms that ssh_config allows and the host's known key types first."""
@@ -193,6 +202,7 @@ class _Factory:
     def __init__(self, route: Route, known: KnownHosts) -> None:
         self._allowed = route.algorithms
         self._types = known.types()
+        self._certified = known.has_authority
 
     def __call__(self, sock: socket.socket, **settings: Any) -> paramiko.Transport:
         transport = _Transport(sock, **settings)
@@ -200,8 +210,9 @@ class _Factory:
         options.ciphers = self._among(options.ciphers, "ciphers")
         options.digests = self._among(options.digests, "macs")
         options.kex = self._among(options.kex, "kexalgorithms")
-        types = self._among(options.key_types, "hostkeyalgorithms")
-        options.key_types = sorted(types, key=self._rank)  # a stable sort
+        plain = sorted(options.key_types, key=self._rank)  # a stable sort
+        certificates = [name + SUFFIX for name in plain] if self._certified else []
+        options.key_types = self._among([*certificates, *plain], "hostkeyalgorithms")
         return transport
 
     def _among(self, ours: Any, option: str) -> tuple[str, ...]:

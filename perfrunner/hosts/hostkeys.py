@@ -1,9 +1,9 @@
 """Judge a host's key as ssh does: by known_hosts files, which `ssh-keygen -F` searches.
 
 OpenSSH itself matches the names: wildcards, negations, hashes, markers and blanks are its business (sshd(8),
-SSH_KNOWN_HOSTS FILE FORMAT). The decision on what it finds is ours: one of the host's keys must be the server's, a
-@revoked key is refused before the login, and a cut line is skipped with a warning. @cert-authority lines need host
-certificates, which the SSH library does not know.
+SSH_KNOWN_HOSTS FILE FORMAT). The decision on what it finds is ours: one of the host's keys must be the server's, or one
+of its authorities must have signed the server's certificate (certificates.py). A @revoked key is refused before the
+login, and a cut line is skipped with a warning.
 """
 
 from __future__ import annotations
@@ -17,12 +17,17 @@ import logging
 import os
 import secrets
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfrunner.errors import HostError
 from perfrunner.hosts.openssh import HostKeys
+
+if TYPE_CHECKING:
+    from perfrunner.hosts.certificates import HostCertificate
 
 REVOKED, AUTHORITY = "@revoked", "@cert-authority"
 _TIMEOUT_S = 60.0
@@ -71,19 +76,31 @@ class KnownHosts:
         """Return the types of the host's keys, which the server is asked for first."""
         return list(dict.fromkeys(e.type for e in self._entries[0] if not e.marker))
 
-    def judge(self, blob: bytes) -> None:
+    @property
+    def has_authority(self) -> bool:
+        """Whether the server is asked for a certificate first."""
+        return any(e.marker == AUTHORITY for entries in self._entries for e in entries)
+
+    def judge(self, blob: bytes, certificate: bytes = b"") -> None:
         """Return if `blob` is a key of the host. Raises UnknownKey, ChangedKey or, if it is revoked, HostError.
 
-        Under `accept-new` the key of an unknown host is added to the first of the user's files.
+        `certificate` is that of the key, if the server has shown one. One that is not believed has no effect. Under
+        `accept-new` the key of an unknown host is added to the first of the user's files.
         """
+        from perfrunner.hosts.certificates import HostCertificate
+
         named, key_type = self._host_keys.names[0], _type_of(blob)
         everything = [entry for entries in self._entries for entry in entries]
+        shown = HostCertificate.read(certificate) if certificate else None
         for entry in everything:
-            if entry.marker == REVOKED and entry.blob == blob:
+            if entry.marker == REVOKED and entry.blob in (blob, shown and shown.authority):
                 raise HostError(f"{named}: its host key is marked {REVOKED} in {entry.file}")
         if not self._host_keys.checked:
             return
         if any(not entry.marker and entry.blob == blob for entry in everything):
+            return
+        doubt = self._doubt(shown, everything) if self.has_authority else None
+        if doubt == "":
             return
         if other := [e for e in self._entries[0] if not e.marker and e.type == key_type]:
             raise ChangedKey(
@@ -91,22 +108,27 @@ class KnownHosts:
                 hint=f"if the host was reinstalled, run: ssh-keygen -R '{named}' -f {other[0].file},"
                 " then add the new key",
             )
-        if authority := [entry for entry in everything if entry.marker == AUTHORITY]:
-            raise UnknownKey(
-                f"certified by a {AUTHORITY} line of {authority[0].file} alone,"
-                " and host certificates are not supported",
-                hint="add the host's own key to the file",
-            )
         if self._host_keys.policy == "strict":
-            raise UnknownKey(f"not in {self.files}")
+            more = f", and its {AUTHORITY} line does not help: {doubt}" if doubt else ""
+            raise UnknownKey(f"not in {self.files}{more}")
         if self._host_keys.user_files:
-            shown = hashed(named) if self._host_keys.hashed else named
+            name = hashed(named) if self._host_keys.hashed else named
             path = Path(self._host_keys.user_files[0])
             try:
-                _add(path, shown, key_type, blob)
+                _add(path, name, key_type, blob)
             except OSError as error:
                 # As in ssh: with a read-only home, every connection accepts the key again.
                 _LOG.warning("%s: the key of %s was not added: %s", path, named, error.strerror)
+
+    def _doubt(self, shown: HostCertificate | None, entries: Sequence[Entry]) -> str:
+        """Return why no authority of the host vouches for its key; empty if one does."""
+        if shown is None:
+            return "the host has no certificate"
+        if not any(e.marker == AUTHORITY and e.blob == shown.authority for e in entries):
+            return "its certificate is of another authority"
+        # The last name is the one without the port.
+        reason = shown.problem(self._host_keys.names[-1], self._host_keys.signatures, time.time())
+        return reason and f"its certificate {reason}"
 
 
 def fingerprint(blob: bytes) -> str:

@@ -24,17 +24,12 @@ from paramiko.agent import AgentKey, AgentSSH
 from paramiko.message import Message
 from paramiko.pkey import PublicBlob, UnknownKeyType
 
+from perfrunner.hosts.certificates import plain_key
 from perfrunner.hosts.openssh import Identities
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-_CERTIFICATE = "-cert-v01@openssh.com"
-# Fields of a public key after its type.
-_KEY_FIELDS = {
-    "ssh-rsa": 2, "ssh-ed25519": 1, "ecdsa-sha2-nistp256": 2, "ecdsa-sha2-nistp384": 2,
-    "ecdsa-sha2-nistp521": 2, "sk-ssh-ed25519": 2, "sk-ecdsa-sha2-nistp256": 3,
-}  # fmt: skip
 _AGENT_TIMEOUT_S = 60.0  # a hardware key may wait for a touch
 _NO_ANSWER = "Authentication timeout"  # Paramiko's
 _OPENSSH_PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----"
@@ -218,21 +213,6 @@ class _Agent(AgentSSH):
     def find(self, blob: bytes) -> AgentKey | None:
         """Return the key with this public half."""
         return next((key for key in self.keys if key.blob == blob), None)
-
-
-def plain_key(certificate: bytes) -> bytes:
-    """Return the public key that a certificate certifies. Raises ValueError if it is no certificate."""
-    message = Message(certificate)
-    name = message.get_text()
-    base = name.removesuffix(_CERTIFICATE)
-    if base == name or base not in _KEY_FIELDS:
-        raise ValueError(f"not a certificate: {name}")
-    message.get_binary()  # nonce
-    key = Message()
-    key.add_string(f"{base}@openssh.com" if base.startswith("sk-") else base)
-    for _ in range(_KEY_FIELDS[base]):
-        key.add_string(message.get_binary())
-    return key.asbytes()
 
 
 def _constant(key: AgentKey) -> Callable[[], paramiko.PKey | None]:

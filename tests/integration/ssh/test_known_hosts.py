@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,8 +144,95 @@ def test_an_authority_is_named(sshd: Sshd, keys: Keys, tmp_path: Path) -> None:
     known = tmp_path / "known_hosts"
     known.write_text(f"@cert-authority * {keys.other}\n")
     spec = sshd.host_spec(tmp_path / "work", known_hosts=str(known))
-    with pytest.raises(HostError, match="host certificates are not supported"):
+    with pytest.raises(HostError, match="@cert-authority line does not help: the host has no cert"):
         open_host(spec, "ssh")
+
+
+KINDS = {"ed25519": "ssh-ed25519", "ecdsa": "ecdsa-sha2-nistp256", "rsa": "rsa-sha2-512"}
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """A server whose host keys of three types are certified by the key `authority` of its directory."""
+    directory = tmp_path_factory.mktemp("certified")
+    make_key(directory / "authority")
+    lines = []
+    for kind in KINDS:
+        key = directory / kind
+        keygen = ["ssh-keygen", "-q"]
+        for words in (
+            ["-t", kind, "-N", "", "-f", key],
+            [
+                "-s",
+                directory / "authority",
+                "-h",
+                "-I",
+                "id",
+                "-n",
+                f"node,{ADDRESS}",
+                f"{key}.pub",
+            ],
+        ):
+            subprocess.run([*keygen, *words], check=True, timeout=300)
+        lines.append(f"HostKey {key}\nHostCertificate {key}-cert.pub\n")
+    (directory / "more").write_text("".join(lines))
+    with raised_sshd(directory, Include=str(directory / "more")) as server:
+        yield server
+
+
+def public(server: Sshd, name: str) -> str:
+    return " ".join((server.directory / f"{name}.pub").read_text().split()[:2])
+
+
+CERTIFIED: dict[str, tuple[Callable[[Sshd, str], str], str, bool]] = {
+    "an authority": (lambda s, n: f"@cert-authority {n} {public(s, 'authority')}\n", "", True),
+    "of all": (lambda s, n: f"@cert-authority * {public(s, 'authority')}\n", "", True),
+    "without the port": (lambda s, n: f"@cert-authority {ADDRESS} {public(s, 'authority')}\n", "", True),
+    "of another host": (lambda s, n: f"@cert-authority x {public(s, 'authority')}\n", "", False),
+    "another authority": (lambda s, n: f"@cert-authority * {public(s, 'user_key')}\n", "", False),
+    "an authority as a key": (lambda s, n: f"{n} {public(s, 'authority')}\n", "", False),
+    "revoked authority": (
+        lambda s, n: f"@cert-authority * {public(s, 'authority')}\n@revoked * {public(s, 'authority')}\n", "", False),
+    "revoked key": (
+        lambda s, n: f"@cert-authority * {public(s, 'authority')}\n@revoked * {public(s, 'ed25519')}\n", "", False),
+    "an old key": (
+        lambda s, n: f"@cert-authority * {public(s, 'authority')}\n{n} {public(s, 'user_key')}\n", "", True),
+    "a key of another authority's host": (
+        lambda s, n: f"@cert-authority * {public(s, 'user_key')}\n{n} {public(s, 'ed25519')}\n", "", True),
+    "a name that is certified": (
+        lambda s, n: f"@cert-authority * {public(s, 'authority')}\n", "HostKeyAlias node", True),
+    "a name that is not": (
+        lambda s, n: f"@cert-authority * {public(s, 'authority')}\n", "HostKeyAlias other", False),
+    "a signature that is excluded": (
+        lambda s, n: f"@cert-authority * {public(s, 'authority')}\n", "CASignatureAlgorithms rsa-sha2-512", False),
+    "a new key is accepted": (
+        lambda s, n: f"@cert-authority * {public(s, 'user_key')}\n", "StrictHostKeyChecking accept-new", True),
+    **{
+        f"a certificate of {kind}": (
+            lambda s, n: f"@cert-authority * {public(s, 'authority')}\n",
+            f"HostKeyAlgorithms {name}-cert-v01@openssh.com", True)
+        for kind, name in KINDS.items()
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CERTIFIED)
+def test_a_certificate_is_judged_as_by_ssh(certified: Sshd, tmp_path: Path, case: str) -> None:
+    text, options, expected = CERTIFIED[case]
+    known, config = tmp_path / "known_hosts", tmp_path / "config"
+    config.write_text(f"GlobalKnownHostsFile none\nUpdateHostKeys no\nBatchMode yes\n{options}\n")
+    changes = {"known_hosts": str(known), "ssh_config": str(config)}
+    spec = certified.host_spec(tmp_path / "work", **changes)
+    known.write_text(text(certified, f"[{ADDRESS}]:{certified.port}"))
+    command = [*destination_of(spec).command(), "true"]
+    ssh = subprocess.run(command, capture_output=True, check=False, timeout=300)
+    assert (ssh.returncode == 0) == expected, ssh.stderr
+    known.write_text(text(certified, f"[{ADDRESS}]:{certified.port}"))
+    if expected:
+        open_host(spec, "ssh").close()
+    else:
+        with pytest.raises(HostError):
+            open_host(spec, "ssh")
 
 
 def test_the_server_is_asked_for_the_key_that_is_known(tmp_path: Path) -> None:

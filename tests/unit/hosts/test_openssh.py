@@ -226,6 +226,10 @@ class TestHostKeys:
         assert route(tmp_path, text).host_keys.policy == policy
         assert route(tmp_path, text, host_keys="strict").host_keys.policy == "strict"
 
+    def test_signatures_of_authorities(self, tmp_path: Path) -> None:
+        text = "CASignatureAlgorithms ssh-ed25519,rsa-sha2-512\n"
+        assert route(tmp_path, text).host_keys.signatures == ("ssh-ed25519", "rsa-sha2-512")
+
     def test_localhost_is_believed_where_the_user_says_so(self, tmp_path: Path) -> None:
         text = "NoHostAuthenticationForLocalhost yes\n"
         assert not route(tmp_path, text, "127.0.0.1").host_keys.checked

@@ -117,6 +117,8 @@ def _opened(results: Route) -> dict[str, Any]:
     seen: dict[str, Any] = {}
 
     class Known:
+        has_authority = False
+
         def __init__(self, host_keys: openssh.HostKeys) -> None:
             seen["known_hosts"] = [*host_keys.user_files, *host_keys.global_files]
             seen["looked_up"] = host_keys.names[0]
