@@ -17,6 +17,7 @@ from perfrunner.build.toolchain import build_environment
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.paths import real_path, with_home
 from perfrunner.sources.git import AS_STORED, Commit, Repository
+from perfrunner.sources.run_git import caller_settings
 from perfrunner.spec.server import ServerSpec
 
 DIRECTORY = "servers"  # of the build cache
@@ -77,20 +78,35 @@ def check_out(
         shutil.rmtree(tree, ignore_errors=True)  # of a build that was cut off
         # The user's hooks and line ends are those of other checkouts.
         git = ["git", *AS_STORED, "-c", "core.hooksPath=/dev/null"]
+        trusting = {**env, **_trust(tree.with_suffix(".gitconfig"))}
         clone = [*git, "clone", "--quiet", "--shared", "--no-checkout"]
         clone += ["--", str(server.git), str(tree)]
         check_out = [*git, "-C", str(tree), "checkout", "--quiet", "--detach", built_from.sha]
-        steps = [("git clone", clone), ("git checkout", check_out)]
-        steps += [(" ".join(c), ["env", "-C", str(tree), *c]) for c in server.build]
+        steps = [("git clone", clone, trusting), ("git checkout", check_out, trusting)]
+        steps += [(" ".join(c), ["env", "-C", str(tree), *c], env) for c in server.build]
         with tree.with_suffix(".log").open("w", encoding="utf-8") as log:
-            for title, step in steps:
+            for title, step, variables in steps:
                 what = f"variant {name}: {title}"
                 try:
-                    run_logged(step, what=what, log=log, env=env, progress=progress)
+                    run_logged(step, what=what, log=log, env=variables, progress=progress)
                 except BuildError as error:
                     raise _with_hint_of_submodules(error, tree) from error
         (tree / _DONE).write_text(built_from.sha, encoding="ascii")
     return Checkout(tree, built_from, cached=False)
+
+
+def _trust(file: Path) -> dict[str, str]:
+    """Return variables by which git clones a repository of another user that the caller's settings trust.
+
+    The part of git that clones asks again, for another name (REPOSITORY/.git), and takes an answer from files only.
+    """
+    given = caller_settings()
+    own = given.get("GIT_CONFIG_GLOBAL")
+    names = ["~/.config/git/config", "~/.gitconfig"] if own is None else [own]
+    escaped = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)
+    included = "".join(f'\tpath = "{name}"\n' for name in escaped)
+    file.write_text(f"[include]\n{included}[safe]\n\tdirectory = *\n", encoding="utf-8")
+    return {**given, "GIT_CONFIG_GLOBAL": str(file)}
 
 
 def _with_hint_of_submodules(error: BuildError, tree: Path) -> BuildError:

@@ -30,6 +30,11 @@ class GitError(Exception):
     """Raised when git fails; the text is git's error message."""
 
 
+def caller_settings() -> dict[str, str]:
+    """Return the variables by which the caller configures git."""
+    return {k: v for k, v in os.environ.items() if _KEPT_SETTING.fullmatch(k)}
+
+
 def run_git(
     directory: Path,
     *arguments: str,
@@ -42,11 +47,7 @@ def run_git(
     GIT_* variables of the caller (set by a hook) are removed, except for its configuration (set by a CI system). The
     locale is fixed. Raises GitError, or UsageError if git is not installed.
     """
-    clean = {
-        k: v
-        for k, v in os.environ.items()
-        if not k.startswith("GIT_") or _KEPT_SETTING.fullmatch(k)
-    }
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | caller_settings()
     try:
         done = subprocess.run(
             ["git", "-C", str(directory), *_PLAIN, *arguments],

@@ -322,6 +322,29 @@ def test_a_repository_of_another_user_names_the_command_that_helps(
     assert refused.value.hint == f"git config --global --add safe.directory {repo.top}"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("how", ["file", "environment"])
+def test_a_server_is_built_from_a_trusted_repository_of_another_user(
+    repo: Repo, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """As in a CI job's container. To clone it, git asks for another name than before."""
+    for path in (repo.top, *repo.top.rglob("*")):
+        os.chown(path, 65534, 65534)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    server = {"git": str(repo.top), "build": [["true"]], "command": ["x", "{port}"]}
+    spec = ServerSpec.model_validate(server)
+    with pytest.raises(UsageError, match="it belongs to another user"):
+        check_out(spec, None, "a", cache, lambda _: None)
+    settings = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory"}
+    if how == "file":
+        (tmp_path / ".gitconfig").write_text(f"[safe]\ndirectory = {repo.top}\n")
+    else:
+        for name, value in {**settings, "GIT_CONFIG_VALUE_0": str(repo.top)}.items():
+            monkeypatch.setenv(name, value)
+    tree = check_out(spec, None, "a", cache, lambda _: None).tree
+    assert (tree / "engine_src" / "main.cc").read_text() == "two\n"
+
+
 def test_a_good_end_on_a_release_branch_is_replaced_by_the_merge_base(repo: Repo) -> None:
     repo.git("checkout", "-q", "-b", "release", "v1")
     repo.write(README_md="fixed\n")
