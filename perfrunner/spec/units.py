@@ -105,7 +105,8 @@ def _whole(value: object, pattern: re.Pattern[str], wanted: str) -> int:
 
 AUTO, ANY = "auto", "any"
 _WANTED = 'expected CPUs such as 0, [0, 2] or "0-3,8", or auto, or any'
-_LIST = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*")
+_RANGE = r" *[0-9]{1,5} *(- *[0-9]{1,5} *)?"
+_LIST = re.compile(rf"{_RANGE}(,{_RANGE})*")
 
 
 def parse_cpus(value: object) -> str:
@@ -118,9 +119,9 @@ def parse_cpus(value: object) -> str:
         if not value or any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in value):
             raise ValueError(_WANTED)
         return cpu_list(value)
-    if not isinstance(value, str) or not _LIST.fullmatch(value.replace(" ", "")):
+    if not isinstance(value, str) or not _LIST.fullmatch(value):
         raise ValueError(_WANTED)
-    return cpu_list(cpu_numbers(value.replace(" ", "")))
+    return cpu_list(cpu_numbers(value))
 
 
 def cpu_numbers(text: str) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from perfrunner.spec.units import cpu_list, cpu_numbers, parse_cpus
         ([2, 0], "0,2"),
         ("0-3,8", "0-3,8"),
         ("3, 1,2", "1-3"),
+        (" 0 - 3 , 8 ", "0-3,8"),
         ("auto", "auto"),
         ("any", "any"),
     ],
@@ -24,7 +25,23 @@ def test_what_a_spec_may_write(written: object, parsed: str) -> None:
     assert parse_cpus(written) == parsed
 
 
-@pytest.mark.parametrize("written", [-1, [], [True], "", "3-1", "a", "1,", None, 1.5])
+@pytest.mark.parametrize(
+    "written",
+    [
+        -1,
+        [],
+        [True],
+        "",
+        "3-1",
+        "a",
+        "1,",
+        None,
+        1.5,
+        "0 3",
+        "1- 2 3",
+        "\N{ARABIC-INDIC DIGIT THREE}",
+    ],
+)
 def test_what_it_may_not(written: object) -> None:
     with pytest.raises(ValueError, match="expected CPUs"):
         parse_cpus(written)
