@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import perfrunner
+from perfrunner.text import readable
 
 
 def home() -> str:
@@ -73,7 +74,8 @@ def engine_in(directory: Path) -> Path:
     problem = (
         "it has no CMakeLists.txt with options/" if directory.is_dir() else "no such directory"
     )
-    raise ValueError(f"expected a directory with an engine's source, got {directory}: {problem}")
+    shown = readable(str(directory))  # pydantic takes no text that is not UTF-8
+    raise ValueError(f"expected a directory with an engine's source, got {shown}: {problem}")
 
 
 def bundled(name: str) -> Path:

@@ -140,6 +140,7 @@ def needed(program: Path, env: Mapping[str, str]) -> dict[str, Path | None]:
         env=dict(env),
         capture_output=True,
         text=True,
+        errors="surrogateescape",
         timeout=60,
         check=False,
     )
@@ -244,7 +245,9 @@ def git_state(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:
 def compiler_flags(tree: Path) -> list[str]:
     """Return the compiler flags that ninja was given: the union over the engine's C++ files."""
     try:
-        commands = json.loads((tree / "compile_commands.json").read_text(encoding="utf-8"))
+        commands = json.loads(
+            (tree / "compile_commands.json").read_text("utf-8", "surrogateescape")
+        )
     except (OSError, ValueError):
         return []
     flags: dict[str, None] = {}
@@ -267,6 +270,7 @@ def _git(directory: Path, env: Mapping[str, str], *arguments: str) -> str:
         env=dict(env),
         capture_output=True,
         text=True,
+        errors="surrogateescape",
         timeout=30,
         check=True,
     ).stdout

@@ -256,7 +256,7 @@ def _build(
             raise BuildError(
                 f"{plan.source_dir} changed while it was copied", hint="run the command again"
             )
-        with log_path.open("w", encoding="utf-8") as log:
+        with log_path.open("w", encoding="utf-8", errors="surrogateescape") as log:
             seconds = build_and_install(
                 tree,
                 staging,

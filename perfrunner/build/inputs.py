@@ -168,7 +168,13 @@ def _packages(names: list[str], env: Mapping[str, str]) -> dict[str, str]:
 def _output_of(argv: list[str], env: Mapping[str, str]) -> str:
     try:
         done = subprocess.run(
-            argv, env=dict(env), capture_output=True, text=True, timeout=30, check=False
+            argv,
+            env=dict(env),
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=30,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

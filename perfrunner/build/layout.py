@@ -103,7 +103,7 @@ def _make(
     seconds: dict[str, float] = {}
     try:
         share_files(base.path, staging, [f"bin/{name}" for name in programs])
-        with log_path.open("w", encoding="utf-8") as log:
+        with log_path.open("w", encoding="utf-8", errors="surrogateescape") as log:
             for name in programs:
                 began = time.monotonic()
                 command = kept_link(cache_dir, base.build_id, name)

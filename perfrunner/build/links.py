@@ -72,7 +72,13 @@ def ninja_tool(tool: str, tree: Path, ninja: str, env: Mapping[str, str]) -> str
     """Return what one of ninja's tools prints about a build tree. Raises BuildError."""
     argv = [ninja, "-C", str(tree), "-t", tool]
     done = subprocess.run(
-        argv, env=dict(env), capture_output=True, text=True, timeout=120, check=False
+        argv,
+        env=dict(env),
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        timeout=120,
+        check=False,
     )
     if done.returncode != 0:
         raise BuildError(f"ninja -t {tool} failed: {done.stderr.strip()[:300]}")

@@ -137,7 +137,13 @@ def _compiler(
 def _first_line(argv: list[str], env: Mapping[str, str]) -> str:
     try:
         done = subprocess.run(
-            argv, env=dict(env), capture_output=True, text=True, timeout=30, check=False
+            argv,
+            env=dict(env),
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=30,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(f"cannot run {argv[0]}: {error}") from error

@@ -102,7 +102,7 @@ def _rows(ctx: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]
         given = _given(ctx, "out_dir") or os.environ.get("PERFRUNNER_OUT") or "perfrunner-results"
         path = real_path(with_home(given) / STORE)
     with closing(
-        sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_BUSY_S)
+        sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro", uri=True, timeout=_BUSY_S)
     ) as db:
         return db.execute(query, values).fetchall()
 

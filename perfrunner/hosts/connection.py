@@ -193,7 +193,7 @@ class _Transport(paramiko.Transport):
 
     @property
     def preferred_keys(self) -> tuple[str, ...]:
-        return tuple(self._preferred_keys)
+        return tuple(self.get_security_options().key_types)
 
 
 class _Factory:

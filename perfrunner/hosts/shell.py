@@ -134,7 +134,7 @@ class ShellTransport(ABC):
     def open_work_dir(self, directory: str) -> None:
         """Create the work directory and resolve its real path. Must be called once, before anything else."""
         raw = self._script(scripts.OPEN_WORK_DIR, directory, check=False)
-        lines = raw.stdout.decode().splitlines()
+        lines = raw.stdout.decode("utf-8", "surrogateescape").splitlines()
         if raw.exit != 0 or not lines:
             reason = raw.stderr.decode(errors="replace").strip() or "it is not writable"
             hint = "set another work_dir for the host in the cluster file, or free some disk space"

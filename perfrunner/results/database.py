@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sqlite3
 import time
 from collections.abc import Callable
@@ -122,7 +123,7 @@ def connect(path_or_url: str | Path, *, create: bool) -> Opened:
         except OSError as error:
             raise StoreError(f"cannot create {path}: {error.strerror}") from error
     # A file that is removed, or whose disk is unmounted, must not come back as an empty one.
-    name = f"file:{quote(str(path.absolute()))}"
+    name = f"file:{quote(os.fsencode(path.absolute()))}"
     engine = create_engine(
         URL.create("sqlite", database=name, query={"mode": "rw", "uri": "true"}),
         poolclass=NullPool,

@@ -84,7 +84,7 @@ def check_out(
         check_out = [*git, "-C", str(tree), "checkout", "--quiet", "--detach", built_from.sha]
         steps = [("git clone", clone, trusting), ("git checkout", check_out, trusting)]
         steps += [(" ".join(c), ["env", "-C", str(tree), *c], env) for c in server.build]
-        with tree.with_suffix(".log").open("w", encoding="utf-8") as log:
+        with tree.with_suffix(".log").open("w", encoding="utf-8", errors="surrogateescape") as log:
             for title, step, variables in steps:
                 what = f"variant {name}: {title}"
                 try:
@@ -105,7 +105,7 @@ def _trust(file: Path) -> dict[str, str]:
     names = ["~/.config/git/config", "~/.gitconfig"] if own is None else [own]
     escaped = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)
     included = "".join(f'\tpath = "{name}"\n' for name in escaped)
-    file.write_text(f"[include]\n{included}[safe]\n\tdirectory = *\n", encoding="utf-8")
+    file.write_text(f"[include]\n{included}[safe]\n\tdirectory = *\n", "utf-8", "surrogateescape")
     return {**given, "GIT_CONFIG_GLOBAL": str(file)}
 
 

@@ -21,6 +21,7 @@ from perfrunner.spec.units import (
     parse_share,
     parse_size,
 )
+from perfrunner.text import readable
 
 
 class Piece(BaseModel):
@@ -82,7 +83,8 @@ def refuse(texts: Mapping[Any, str]) -> None:
     A key is a name, or the path to a nested value.
     """
     if texts:
-        text = "; ".join(f"{k}: {v}" for k, v in texts.items())
+        # pydantic takes no text that is not UTF-8, such as a path.
+        text = readable("; ".join(f"{k}: {v}" for k, v in texts.items()))
         raise PydanticCustomError("items", "{text}", {"text": text, "items": texts})
 
 

@@ -23,6 +23,7 @@ from perfrunner.paths import (
     with_home,
 )
 from perfrunner.spec.base import Piece, matching
+from perfrunner.text import readable
 
 # A revision becomes an argument of git: it must not look like an option. It has no blanks, except in braces
 # (`main@{2 days ago}`) and in a search for a title (`:/fix the`).
@@ -54,7 +55,7 @@ class SourceSpec(Piece):
     @classmethod
     def _a_file(cls, patch: str | None, info: ValidationInfo) -> str | None:
         if patch is not None and (info.context or {}).get("files") and not Path(patch).is_file():
-            raise ValueError(f"expected the path of a patch, got {patch}: no such file")
+            raise ValueError(f"expected the path of a patch, got {readable(patch)}: no such file")
         return patch
 
     @field_validator("dir")

@@ -202,7 +202,7 @@ def not_run(task: TrialKey, reason: str, build_error: str | None, trials_dir: Pa
     now = datetime.now(timezone.utc)
     directory = fresh_directory(trials_dir / trial_name(task))
     if build_error is not None:
-        (directory / "build-error.log").write_text(build_error + "\n", encoding="utf-8")
+        (directory / "build-error.log").write_text(build_error + "\n", "utf-8", "surrogateescape")
     return TrialResult(
         task=task,
         status="failed",
@@ -260,7 +260,7 @@ def try_each(steps: Iterable[Callable[[], object]]) -> None:
 
 
 def _write_script(directory: Path, script: Callable[[], str]) -> None:
-    (directory / "reproduce.sh").write_text(script(), "utf-8")
+    (directory / "reproduce.sh").write_text(script(), "utf-8", "surrogateescape")
 
 
 def _fetch_logs(host: Transport, remote: str, directory: Path) -> None:

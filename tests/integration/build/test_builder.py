@@ -15,7 +15,7 @@ from perfrunner.build import Artifact, build_variant, relink
 from perfrunner.build.artifact import git_state
 from perfrunner.build.tree import BuildPlan
 from perfrunner.errors import BuildError
-from tests.support.tiny_engine import says, variant
+from tests.support.tiny_engine import says, variant, write_engine
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("cargo_is_there")]
 
@@ -36,6 +36,14 @@ def test_builds_then_finds(engine: Path, cache: Path) -> None:
     assert (again.build_id, again.cached, again.path) == (first.build_id, True, first.path)
     assert again.provenance == first.provenance
     assert lines == [], "nothing was built"
+
+
+def test_directories_may_have_names_that_are_not_utf_8(tmp_path: Path) -> None:
+    directory = tmp_path / os.fsdecode(b"caf\xe9")
+    engine = write_engine(directory / "engine")
+    built = build_variant(variant(), engine, directory / "cache")
+    assert says(built) == "system core"
+    assert says(relink(built, 5)) == "system core"
 
 
 def test_run_time_settings_share_an_artifact(engine: Path, cache: Path) -> None:

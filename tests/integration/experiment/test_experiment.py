@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from perfrunner.experiment.plan import make_plan
 from perfrunner.results import ResultStore
 from perfrunner.spec import load_spec
 from perfrunner.spec.units import cpu_list
-from tests.support.fakes import APPEND, PILLOWFIGHT, Driver, Lab, variant
+from tests.support.fakes import APPEND, PILLOWFIGHT, Driver, Lab, spec_text, variant
 from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.integration
@@ -70,6 +71,25 @@ def sequence(driver: Driver) -> list[tuple[str, str | None]]:
         for event in driver.events
         if event["kind"] not in ("BuildProgress", "Eta")
     ]
+
+
+@pytest.mark.parametrize("home", [False, True], ids=["results", "home"])
+def test_directories_may_have_names_that_are_not_utf_8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: bool
+) -> None:
+    directory = tmp_path / os.fsdecode(b"caf\xe9 %3f?#")
+    directory.mkdir()
+    lab = Lab(directory)
+    if home:
+        monkeypatch.setenv("HOME", str(directory))
+    lab.spec_path.write_text(spec_text(Path("~/work") if home else tmp_path / "work"))
+    code, driver = lab.run()
+    assert (code, driver.stderr()) == (0, "")
+    data = lab.stored()
+    assert {trial.status for trial in data.trials} == {"ok"}
+    for trial in data.trials:
+        script = (lab.out / trial.raw_dir / "reproduce.sh").read_bytes()
+        assert not home or b"caf\xe9" in script
 
 
 @pytest.mark.long

@@ -160,6 +160,14 @@ def test_text_that_is_not_utf_8_is_stored_readable(store):
     assert store.load("e1").experiment.facts == {"hosts": {readable: readable}}
 
 
+def test_a_directory_may_have_any_name(tmp_path):
+    directory = tmp_path / os.fsdecode(b"caf\xe9 %3f?#")
+    for _ in range(2):
+        with ResultStore.open(directory) as store:
+            assert store.list() == []
+    assert (directory / "results.sqlite").is_file()
+
+
 def test_threads_may_share_a_store(store):
     store.create_experiment(experiment())
     errors = []

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
 
 from perfrunner.errors import SpecError
 from perfrunner.spec import load_spec
+from perfrunner.spec.base import refuse
 from perfrunner.spec.matrix import variant_name
 from perfrunner.spec.source import SourceSpec, source_from_text
 
@@ -100,6 +103,29 @@ def test_files_that_are_not_there(directory: Path, source: str, field: str, word
         read(directory, source)
     (problem,) = [p for p in caught.value.problems if f"variants.mine.source.{field}: " in p]
     assert words in problem
+
+
+@pytest.mark.parametrize(
+    "source", ["{git: main, patch: no.patch}", "{dir: ../nowhere}", "{git: main, patch: fix.patch}"]
+)
+def test_a_directory_may_have_a_name_that_is_not_utf_8(directory: Path, source: str) -> None:
+    """pydantic takes such a text as a value, but not in an error."""
+    place = directory / os.fsdecode(b"caf\xe9")
+    (place / "specs").mkdir(parents=True)
+    if "fix" in source:
+        (place / "specs" / "fix.patch").touch()
+        assert read(place, source).patch == str(place / "specs" / "fix.patch")
+        return
+    with pytest.raises(SpecError) as refused:
+        read(place, source)
+    assert "caf\N{REPLACEMENT CHARACTER}/" in str(refused.value)
+
+
+def test_errors_may_quote_what_is_not_utf_8() -> None:
+    place = os.fsdecode(b"caf\xe9")
+    with pytest.raises(PydanticCustomError) as refused:
+        refuse({"git": f"{place} has no revision"})
+    assert "caf\N{REPLACEMENT CHARACTER} has no revision" in str(refused.value)
 
 
 def test_a_matrix_over_revisions(directory: Path) -> None:
