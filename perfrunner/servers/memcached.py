@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -41,6 +42,10 @@ _READ_BACK = {
     "warm_lru_pct", "lru_crawler_sleep", "worker_logbuf_size", "slab_chunk_max", "read_buf_mem_limit",
 }  # fmt: skip
 _UNITS = {"k": 1024, "m": 1024**2, "g": 1024**3}
+# Bytes of the unit in which an option is given; `stats settings` has bytes.
+_GIVEN_IN = {"maxbytes": 1024**2, "read_buf_mem_limit": 1024**2, "worker_logbuf_size": 1024}
+_PRINTED_AS = {("binding_protocol", "auto"): "auto-negotiate", ("slab_automove", ""): "1"}
+_FRACTION = re.compile(r"\d+(\.\d*)?")
 _NO_LOGIN = "expected a server without authentication: the load does not log in to memcached"
 _OWN_FILE = "expected a file in {dir}, or one with {port} in its name: all variants would write the same file"
 
@@ -154,8 +159,10 @@ def _extended(text: str) -> Iterator[tuple[str, str]]:
 def _normal(setting: str, value: str) -> str:
     """Return a value as `stats settings` prints it."""
     number, unit = value[:-1], _UNITS.get(value[-1:].lower())
-    if setting == "maxbytes" and value.isdigit():
-        return str(int(value) * 1024**2)
+    if setting in _GIVEN_IN and value.isdigit():
+        return str(int(value) * _GIVEN_IN[setting])
     if setting in ("item_size_max", "maxbytes") and unit and number.isdigit():
         return str(int(number) * unit)
-    return "auto-negotiate" if (setting, value) == ("binding_protocol", "auto") else value
+    if setting == "growth_factor" and _FRACTION.fullmatch(value):
+        return f"{float(value):.2f}"
+    return _PRINTED_AS.get((setting, value), value)

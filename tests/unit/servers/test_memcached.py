@@ -39,6 +39,10 @@ def test_options_are_read_as_getopt_reads_them():
             {"lru_crawler": "no", "lru_maintainer_thread": "no"},
         ),
         ("-o hash_algorithm=xxh3,hashpower=20", {"hash_algorithm": "xxh3"}),
+        ("-o slab_reassign,slab_automove", {"slab_reassign": "yes", "slab_automove": "1"}),
+        ("-o worker_logbuf_size=128", {"worker_logbuf_size": str(128 * 1024)}),
+        ("-o read_buf_mem_limit=16", {"read_buf_mem_limit": str(16 * 1024**2)}),
+        ("-f 1.123", {"growth_factor": "1.12"}),
         ("-l 127.0.0.1 -U 0 -u nobody", {}),
     ],
 )
