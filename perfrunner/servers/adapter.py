@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from perfrunner.servers.wire import Wire, WireError
+from perfrunner.servers.wire import Wire
 
 # How an answer of Redis begins that asks for a password, or for another one.
 REFUSES_PASSWORD = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR Client sent AUTH")
@@ -173,23 +173,23 @@ class KnownServer(Adapter, ABC):
                 return f"{name} {value}: {self.refusals[name][1]}"
         return None
 
+    def warnings(self, state: State) -> list[str]:
+        """Return what a server does not tell that only speaks like the known one."""
+        facts = {
+            "version": state.version,
+            "settings": state.settings,
+            "memory figures": state.figures,
+            "counters of operations": state.counters,
+        }
+        lacking = [name for name, fact in facts.items() if not fact]
+        return [f"it does not tell its {', '.join(lacking)}"] if lacking else []
+
     def given(self, arguments: Sequence[str]) -> set[str]:
         """Return the names of the options in the arguments."""
         return {name for _, name, _ in self.options(arguments)}
 
     def clean_stop(self, code: int | None, signal: int | None) -> bool:
         return code == 0 or signal == 15
-
-
-def speaks(question: Callable[[], object]) -> bool:
-    """Return whether a question to a server gets an answer of its protocol."""
-    try:
-        question()
-    except WireError as error:
-        return str(error).startswith(REFUSES_PASSWORD)
-    except OSError:
-        return False
-    return True
 
 
 def numeric(values: Mapping[str, str]) -> dict[str, float]:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrunner.servers.adapter import State
-from perfrunner.servers.registry import ADAPTERS, adapter_for, guess_kind
+from perfrunner.servers.registry import ADAPTERS, adapter_for, guess_kind, guess_protocol
 from perfrunner.servers.wire import WireError, connected, log_in
 
 POLL_S = 0.02
@@ -71,7 +71,9 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
     """Wait for an answer.
 
     `alive` tells whether the process that was started is still there then, and `listener` which process serves.
+    `protocol` is empty unless a server of no given kind does not speak the default of its kind.
     """
+    unknown = given.kind is None
     deadline = time.monotonic() + given.timeout
     gone_at: float | None = None
     trouble = SILENT
@@ -88,10 +90,14 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
             given.kind = kind
             state = ask(given)
             if not state.busy.startswith("loading"):
-                owner = listener(given.pid, given.port)
                 return {
-                    "ready": True, "alive": alive, "kind": kind, "state": asdict(state), "listener": owner,
-                }  # fmt: skip
+                    "ready": True,
+                    "alive": alive,
+                    "kind": kind,
+                    "protocol": guess_protocol(kind, given.host, given.port) if unknown else "",
+                    "state": asdict(state),
+                    "listener": listener(given.pid, given.port),
+                }
             given.kind, trouble = kind, state.busy
         except ConnectionRefusedError:
             pass

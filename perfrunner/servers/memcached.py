@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from perfrunner.servers.adapter import FIXED_PATH, TOO_FEW_CLIENTS, KnownServer, State, numeric
-from perfrunner.servers.wire import Wire, WireError
+from perfrunner.servers.wire import ErrorReplyError, Wire
 
 # Options with a value: letter, long name, and the name in `stats settings` if it is there.
 _VALUED = [
@@ -123,12 +123,9 @@ class Memcached(KnownServer):
     def ask(self, wire: Wire, wrong_figures: bool) -> State:
         del wrong_figures  # its figures are of its own slabs, whatever the allocator
         version = wire.memcached_version()
-        stats = wire.memcached("stats")
-        settings = wire.memcached("stats settings")
-        try:
-            slabs = wire.memcached("stats slabs")
-        except WireError:  # a server that only speaks like memcached
-            slabs = {}
+        stats, settings, slabs = (
+            _stats(wire, question) for question in ("stats", "stats settings", "stats slabs")
+        )
         numbers = numeric(stats)
         figures = {}
         if "bytes" in numbers:
@@ -144,6 +141,14 @@ class Memcached(KnownServer):
             refused=int(numbers.get("store_no_memory", 0)),
             raw={"stats": stats, "settings": settings, "slabs": slabs},
         )
+
+
+def _stats(wire: Wire, question: str) -> dict[str, str]:
+    """Return what a server answers: nothing if it only speaks like memcached."""
+    try:
+        return wire.memcached(question)
+    except ErrorReplyError:
+        return {}
 
 
 def _extended(text: str) -> Iterator[tuple[str, str]]:

@@ -154,11 +154,12 @@ class Redis(KnownServer):
         return next((at for at, name, value in options if name == "requirepass" and value), None)
 
     def warnings(self, state: State) -> list[str]:
+        lacking = super().warnings(state)
         text = (
             "it has save points, so that a BGSAVE may run during the load: add --save ''"
             " unless snapshots are what is measured"
         )
-        return [text] if state.settings.get("save") else []
+        return [*lacking, text] if state.settings.get("save") else lacking
 
     def ask(self, wire: Wire, wrong_figures: bool) -> State:
         info = wire.info("server", "memory", "stats", "persistence", "commandstats", "errorstats")
@@ -185,6 +186,7 @@ class Redis(KnownServer):
                 f"cmd_{name}": float(match[1]) if match else 0.0
                 for name in ("get", "set")
                 for match in [_CALLS.search(info.get(f"cmdstat_{name}", ""))]
+                if any(figure.startswith("cmdstat_") for figure in info)
             },
             evicted=int(numbers.get("evicted_keys", 0)),
             refused=int(match[1]) if (match := _COUNT.search(info.get("errorstat_OOM", ""))) else 0,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from perfrunner.servers.adapter import Adapter, speaks
+from collections.abc import Callable
+
+from perfrunner.servers.adapter import REFUSES_PASSWORD, Adapter
 from perfrunner.servers.memcached import Memcached
 from perfrunner.servers.redis import Redis
-from perfrunner.servers.wire import connected
+from perfrunner.servers.wire import Wire, WireError, connected
 
 ADAPTERS: dict[str, Adapter] = {
     adapter.kind: adapter for adapter in (Memcached(), Redis(), Adapter())
@@ -19,15 +21,25 @@ def adapter_for(kind: str) -> Adapter:
 
 def guess_kind(host: str, port: int) -> str:
     """Ask a server of an unknown program what it speaks; `other` if it answers no question."""
-
-    def version() -> None:
-        with connected(host, port, _PROBE_TIMEOUT_S) as wire:
-            wire.memcached_version()
-
-    def ping() -> None:
-        with connected(host, port, _PROBE_TIMEOUT_S) as wire:
-            wire.resp("PING")
-
-    if speaks(ping):
+    if _speaks(host, port, lambda wire: wire.resp("PING")):
         return "redis"
-    return "memcached" if speaks(version) else "other"
+    return "memcached" if _speaks(host, port, Wire.memcached_version) else "other"
+
+
+def guess_protocol(kind: str, host: str, port: int) -> str:
+    """Ask a server whose kind was guessed; empty if it speaks the default of its kind."""
+    if kind != "memcached" or _speaks(host, port, Wire.memcached_binary_version):
+        return ""
+    return "text"
+
+
+def _speaks(host: str, port: int, ask: Callable[[Wire], object]) -> bool:
+    """Return whether a question gets an answer of its protocol."""
+    try:
+        with connected(host, port, _PROBE_TIMEOUT_S) as wire:
+            ask(wire)
+    except WireError as error:
+        return str(error).startswith(REFUSES_PASSWORD)
+    except OSError:
+        return False
+    return True

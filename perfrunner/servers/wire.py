@@ -18,6 +18,10 @@ class WireError(Exception):
     """The server answered with an error, or with something that is not the protocol."""
 
 
+class ErrorReplyError(WireError):
+    """The server answered, but with an error: it does not know a question, or refuses it."""
+
+
 class Wire:
     """A connection to a server. Raises OSError if the server cannot be reached or does not answer in time."""
 
@@ -41,7 +45,7 @@ class Wire:
                 return figures
             words = line.split(" ", 2)
             if words[0] != "STAT" or len(words) < 2:
-                raise WireError(f"{command}: {line[:200]}")
+                raise ErrorReplyError(f"{command}: {line[:200]}")
             figures[words[1]] = words[2] if len(words) > 2 else ""
 
     def memcached_version(self) -> str:
@@ -50,6 +54,13 @@ class Wire:
         if not line.startswith("VERSION "):
             raise WireError(f"version: {line[:200]}")
         return line.removeprefix("VERSION ")
+
+    def memcached_binary_version(self) -> None:
+        """Ask in the binary protocol. A server that reads it as text sees a line, and answers an error."""
+        self._socket.sendall(b"\x80\x0b" + bytes(22) + b"\r\n")
+        self._more()
+        if self._read[:1] != b"\x81":
+            raise WireError(f"not binary: {self._read[:200]!r}")
 
     # -- RESP 2
 
@@ -63,10 +74,14 @@ class Wire:
         return self._reply()
 
     def info(self, *sections: str) -> dict[str, str]:
-        """Return the figures of INFO."""
+        """Return the figures of INFO; none of sections that the server does not know."""
         figures: dict[str, str] = {}
         for section in sections:
-            text = self.resp("INFO", section)
+            try:
+                text = self.resp("INFO", section)
+            except ErrorReplyError as error:
+                self._must_serve(error)
+                continue
             if not isinstance(text, str):
                 raise WireError(f"INFO {section}: no text")
             for line in text.splitlines():
@@ -74,6 +89,13 @@ class Wire:
                 if separator:
                     figures[name] = value
         return figures
+
+    def _must_serve(self, refusal: WireError) -> None:
+        """Raise a refusal again if it is not of one question: the server wants a password, or loads its data."""
+        try:
+            self.resp("PING")
+        except (OSError, WireError):
+            raise refusal from None
 
     def _reply(self) -> Reply:
         line = self._line()
@@ -89,7 +111,9 @@ class Wire:
                 return [self._reply() for _ in range(max(0, int(rest)))]
         except ValueError:
             raise WireError(f"not RESP: {line[:200]!r}") from None
-        raise WireError(rest[:200] if kind == "-" else f"not RESP: {line[:200]!r}")
+        if kind == "-":
+            raise ErrorReplyError(rest[:200])
+        raise WireError(f"not RESP: {line[:200]!r}")
 
     # -- bytes
 

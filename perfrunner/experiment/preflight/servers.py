@@ -114,7 +114,8 @@ def deploy_server(
     if own and server.image is None:
         words = server.arguments[len(server.arguments) - len(own) :]
         _refuse(variant, unfit_in_files(server.kind, words, host))
-    kind, state, log, served = _ask(variant, command, env, placement, tools[node], python)
+    process, log, served = _ask(variant, command, env, placement, tools[node], python)
+    kind, state = process.kind, State(**process.state)
     adapter = adapter_for(kind)
     _refuse(variant, adapter.unfit(state.settings))
     saved = adapter.saves_to(own, state.settings)
@@ -124,7 +125,7 @@ def deploy_server(
             _refuse(variant, f"it saves to {saved}: expected {SAVES_NOTHING}")
     if server.image is None and len(served) > 2:
         server = server.served_by(served[0], served[1].split()[0], served[2:])
-    protocol: str = asked.protocol or next(iter(adapter.spoken(own)), "")
+    protocol: str = asked.protocol or process.protocol or next(iter(adapter.spoken(own)), "")
     settings = {
         "server.kind": kind,
         "server.version": state.version or not_checked("any version", None),
@@ -173,10 +174,10 @@ def _ask(
     placement: Placement,
     tools: str,
     python: str,
-) -> tuple[str, State, str, list[str]]:
+) -> tuple[CommandServer, str, list[str]]:
     """Start the server in its own directory, query it, and stop it.
 
-    Return its kind, its state, what it printed, and lines about its process: program, sha256, the words of its command
+    Return the stopped server, what it printed, and lines about its process: program, sha256, the words of its command
     line.
     """
     host, directory = placement.host, f"{placement.run_dir}/settings_check"
@@ -214,7 +215,7 @@ def _ask(
     finally:
         with contextlib.suppress(TrialError):
             host.remove_tree(directory)
-    return process.kind, State(**process.state), log, served.stdout.splitlines()
+    return process, log, served.stdout.splitlines()
 
 
 def _refuse(variant: Variant, wrong: str | None) -> None:

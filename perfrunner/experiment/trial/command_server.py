@@ -119,10 +119,11 @@ class CommandSetup(ServerSetup):
 
 @dataclass
 class CommandServer(ServerProcess):
-    """A running server of any kind. `kind` and `state` are known after `wait_ready`."""
+    """A running server of any kind. `kind`, `state` and a `protocol` that was guessed are known after `wait_ready`."""
 
     setup: CommandSetup
     kind: str = field(default="", init=False)
+    protocol: str = field(default="", init=False)
     state: Mapping[str, Any] = field(default_factory=dict, init=False)
 
     HAS_FIGURES = False
@@ -169,6 +170,7 @@ class CommandServer(ServerProcess):
         if not answer.get("ready"):
             raise self._not_ready(str(answer.get("error")), timeout)
         self.kind, self.state = str(answer["kind"]), answer["state"]
+        self.protocol = str(answer["protocol"])
         if not isinstance(self.handle, Container):
             self._refuse_wrapper(answer.get("listener"))
         else:

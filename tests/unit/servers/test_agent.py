@@ -10,21 +10,26 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from perfrunner.servers import agent
+from perfrunner.servers.adapter import State
 from perfrunner.servers.agent import free_ports, listener, listens, read_usage, stack_bytes
-from perfrunner.servers.registry import guess_kind
+from perfrunner.servers.registry import adapter_for, guess_kind
 from perfrunner.servers.wire import Wire, WireError, connected
 
 
 @pytest.fixture
 def server():
-    """Serve one canned answer to whatever is asked, on a port; any number of connections."""
+    """Serve one canned answer to whatever is asked, on a port; any number of connections.
+
+    A mapping has answers by the first word of a question; its last one is the answer to all others.
+    """
     listening = socket.create_server(("127.0.0.1", 0))
 
-    def serve(answer: bytes) -> int:
+    def serve(answer: bytes | dict[bytes, bytes]) -> int:
         def run() -> None:
             while True:
                 try:
@@ -32,8 +37,13 @@ def server():
                 except OSError:
                     return
                 with peer:
-                    if peer.recv(4096):
-                        peer.sendall(answer)
+                    if isinstance(answer, bytes):
+                        if peer.recv(4096):
+                            peer.sendall(answer)
+                        continue
+                    while asked := peer.recv(4096):
+                        known = [text for word, text in answer.items() if word in asked]
+                        peer.sendall([*known, *answer.values()][0 if known else -1])
 
         threading.Thread(target=run, daemon=True).start()
         return int(listening.getsockname()[1])
@@ -89,7 +99,7 @@ def test_an_error_or_other_bytes_are_an_error(server, answer: bytes):
         wire.resp("X")
 
 
-def wait(port: int, pid: int, kind: str | None = None) -> dict[str, object]:
+def wait(port: int, pid: int, kind: str | None = None) -> dict[str, Any]:
     given = argparse.Namespace(
         host="127.0.0.1",
         port=port,
@@ -116,6 +126,35 @@ def test_it_answers_but_the_process_is_gone(server):
 def test_the_process_is_gone_and_nothing_answers():
     results = wait(free_ports(1)[0], 2**22 + 1)
     assert (results["ready"], results["alive"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind", "protocol"),
+    [
+        ({b"version": b"VERSION 1\r\n", b"any other": b"ERROR\r\n"}, "memcached", "text"),
+        (
+            {
+                b"version": b"VERSION 1\r\n",
+                b"\x80\x0b": b"\x81\x0b" + bytes(22),
+                b"any other": b"ERROR\r\n",
+            },
+            "memcached",
+            "",
+        ),
+        ({b"PING": b"+PONG\r\n", b"any other": b"-ERR unknown command\r\n"}, "redis", ""),
+    ],
+    ids=["text", "binary", "redis"],
+)
+def test_a_server_may_answer_a_part_of_the_questions(
+    server, answers: dict[bytes, bytes], kind: str, protocol: str
+):
+    """Its protocol is found by asking; figures that it does not tell are missing."""
+    results = wait(server(answers), os.getpid())
+    assert (results["ready"], results["kind"], results["protocol"]) == (True, kind, protocol)
+    state = State(**results["state"])
+    assert (state.settings, state.figures, state.counters) == ({}, {}, {})
+    (text,) = adapter_for(kind).warnings(state)
+    assert text.endswith("settings, memory figures, counters of operations")
 
 
 def test_another_protocol_is_reported_at_once(server):
