@@ -19,7 +19,7 @@ from perfrunner.build.artifact import needed
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts import Host
 from perfrunner.hosts.container import find_image
-from perfrunner.hosts.transport import tree_digest
+from perfrunner.hosts.transport import Transport, tree_digest
 from perfrunner.paths import absolute_word, with_home
 from perfrunner.servers.checkout import DIRECTORY
 from perfrunner.servers.checks import own_allocator_text
@@ -37,13 +37,11 @@ SEARCH = "LD_LIBRARY_PATH"
 # What may be sent, by the directory that it gets: where the provenance has its sha256, and how it is introduced.
 _DIGESTS = {"bin": "sha256", "launched": "launched_sha256"}
 _INTRODUCED = {"bin": "", "launched": "starts ", "preload": "preloaded "}
-# $1 is a name; $2 and more are texts to look for in the file. Prints path, sha256 and the texts that are there.
+# $1 is a name. Prints path and sha256.
 _FIND_PROGRAM = """\
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 path=$(command -v -- "$1") || exit 3
-shift
 echo "$path"; sha256sum < "$path"
-for text do if grep -qaF -e "$text" -- "$path"; then echo "$text"; fi; done
 """
 _NOT_SENT = shutil.ignore_patterns(".git")
 _LDCONFIG = "PATH=$PATH:/usr/sbin:/sbin; ldconfig -p"
@@ -190,17 +188,27 @@ def needed_libraries(path: Path, env: Mapping[str, str] = os.environ) -> list[Pa
 
 
 def _own_program(host: Host, name: str, variant: Variant, kind: str) -> tuple[Path, str]:
-    marks = {mark.decode(): allocator for allocator, mark in ALLOCATOR_MARKS.items()}
-    lines = _ask(host, [_FIND_PROGRAM, name, *marks]).splitlines()
+    lines = _ask(host, [_FIND_PROGRAM, name]).splitlines()
     if len(lines) < 2:
         raise UsageError(
             f"server.command: {host.name} has no program {name}",
             f"install it on {host.name}, or give the path of a program of this machine, which is sent",
         )
-    path, sums, *linked = lines
-    if linked and variant.allocator.preload is not None:
-        raise UsageError(f"allocator.preload: {own_allocator_text(marks[linked[0]], path, kind)}")
+    path, sums = lines
+    if variant.allocator.preload is not None and (
+        wrong := own_allocator(host.transport, path, kind)
+    ):
+        raise UsageError(wrong)
     return Path(path), sums.split()[0]
+
+
+def own_allocator(host: Transport, path: str, kind: str) -> str | None:
+    """Return why a preload would have no effect on a program of a host; None if it is not linked with an allocator."""
+    marks = {mark.decode(): allocator for allocator, mark in ALLOCATOR_MARKS.items()}
+    words = [word for mark in marks for word in ("-e", mark)]
+    for mark in host.run(["grep", "-aoF", *words, "--", path], check=False).stdout.splitlines():
+        return f"allocator.preload: {own_allocator_text(marks[mark], path, kind)}"
+    return None
 
 
 def _own_library(host: Host, preload: str) -> tuple[Path, str]:

@@ -22,9 +22,8 @@ from typing import TypeVar
 from perfrunner.domain import not_checked
 from perfrunner.errors import TrialError, UsageError
 from perfrunner.paths import real_path
-from perfrunner.spec.allocator import GLIBC, AllocatorSpec
+from perfrunner.spec.allocator import GLIBC, AllocatorSpec, allocator_variables
 
-VARIABLE = "LD_PRELOAD"
 _SONAMES = {
     GLIBC: r"libc\.so\.6",
     "jemalloc": r"libjemalloc\.so\.\d+",
@@ -179,14 +178,16 @@ def asking(allocator: AllocatorSpec) -> dict[str, str]:
     return {"MIMALLOC_VERBOSE": "1"} if allocator.preload_family == "mimalloc" else {}
 
 
-def read_back(allocator: AllocatorSpec, log: str) -> dict[str, str]:
+def read_back(allocator: AllocatorSpec, env: Mapping[str, str], log: str) -> dict[str, str]:
     """Return the options by `env.` and the variable; those that cannot be read are marked as not checked.
 
-    `log` is what the server printed. Raises ValueError for an option that the allocator does not take.
+    `env` is the variant's own, whose variables may be of an allocator that the server is linked with; `log` is what
+    the server printed. Raises ValueError for an option that the allocator does not take.
     """
-    asked = allocator.preload_environment
+    asked = {**allocator_variables(env), **allocator.preload_environment}
     read = {f"env.{name}": not_checked(value, None) for name, value in asked.items()}
-    if allocator.preload_family == "jemalloc" and (refused := _JEMALLOC_REFUSED.findall(log)):
+    of_jemalloc = any(name.endswith("MALLOC_CONF") for name in asked)
+    if of_jemalloc and (refused := _JEMALLOC_REFUSED.findall(log)):
         raise ValueError(f"jemalloc does not take {', '.join(refused)}")
     printed = dict(_MIMALLOC_OPTION.findall(log))
     if allocator.preload_family != "mimalloc" or not printed:

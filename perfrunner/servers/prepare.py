@@ -29,8 +29,8 @@ from perfrunner.servers.checks import (
     preload_problem,
     program_problem,
 )
-from perfrunner.servers.preload import VARIABLE, find_library
-from perfrunner.spec.allocator import AllocatorSpec, is_crate
+from perfrunner.servers.preload import find_library
+from perfrunner.spec.allocator import PRELOAD, AllocatorSpec, is_crate
 from perfrunner.spec.variant import Variant
 
 # The program in the artifact of an allocator that is built for LD_PRELOAD (engine_src/allocators/CMakeLists.txt).
@@ -226,7 +226,7 @@ def preloading(variant: Variant, library: Path | None) -> dict[str, str]:
     """Return the variables that preload a library into a variant's server."""
     if library is None:
         return {}
-    return {VARIABLE: str(library), **variant.allocator.preload_environment}
+    return {PRELOAD: str(library), **variant.allocator.preload_environment}
 
 
 def content_of(described: Mapping[str, Any]) -> str:

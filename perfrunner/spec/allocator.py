@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -41,6 +42,8 @@ PRELOADS = (GLIBC, "jemalloc", "mimalloc", "tcmalloc", "snmalloc")
 # builds has the prefix _rjem_.
 _ONE_VARIABLE = {"jemalloc": "MALLOC_CONF"}
 _OWN_JEMALLOC = "_RJEM_MALLOC_CONF"
+_OF_JEMALLOC = (*_ONE_VARIABLE.values(), _OWN_JEMALLOC, "JE_MALLOC_CONF")
+PRELOAD = "LD_PRELOAD"
 _PREFIXES = {"mimalloc": "MIMALLOC_", "tcmalloc": "TCMALLOC_"}
 
 # Named sets of jemalloc's run-time options; a variant's own options override them. The settings check covers them too.
@@ -227,6 +230,14 @@ ALIASES: Mapping[str, str] = {
 }
 
 
+_OF_ALLOCATORS = re.compile(r"(_RJEM_|JE_)?MALLOC_\w+|(MIMALLOC|TCMALLOC)_\w+|GLIBC_TUNABLES")
+
+
+def allocator_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that an allocator reads."""
+    return {name: value for name, value in env.items() if _OF_ALLOCATORS.fullmatch(name)}
+
+
 def asked_tunables(env: Mapping[str, str]) -> dict[str, str]:
     """Return the tunables that `env` sets, by full name. As in glibc, GLIBC_TUNABLES overrides aliases.
 
@@ -243,17 +254,28 @@ def asked_tunables(env: Mapping[str, str]) -> dict[str, str]:
     return asked
 
 
-def env_problems(env: Mapping[str, str], allocator: AllocatorSpec | None) -> dict[str, str]:
+def env_problems(
+    env: Mapping[str, str], allocator: AllocatorSpec | None, *, linked: bool = True
+) -> dict[str, str]:
     """Return an error by variable for each setting that glibc would silently ignore, or that belongs elsewhere.
 
-    The settings check does not see options that `env` sets of the linked `allocator`.
+    The settings check does not see options that `env` sets of the `allocator` that the engine is linked with
+    (`linked`). A server may have one that perfrunner does not know.
     """
     wrong: dict[str, str] = {}
     prefix = _PREFIXES.get(allocator.family) if allocator else None
     for name in env:
-        if prefix and name.startswith(prefix):
+        if linked and (name == PRELOAD or name in _OF_JEMALLOC):
+            wrong[name] = (
+                "expected no allocator setting in env: use allocator.name and allocator.options"
+            )
+        elif name == PRELOAD:
+            wrong[name] = "expected no preload in env: use allocator.preload (ab: --preload)"
+        elif allocator and name in allocator.preload_environment:
+            wrong[name] = "expected it in allocator.options, next to the others"
+        elif prefix and name.startswith(prefix):
             wrong[name] = "expected no allocator setting in env: use allocator.options"
-        if name.startswith("MALLOC_") and name not in ALIASES:
+        elif name.startswith("MALLOC_") and name not in (*ALIASES, *_OF_JEMALLOC):
             wrong[name] = f"unknown variable of glibc's malloc{did_you_mean(name, ALIASES)}"
     try:
         asked = asked_tunables(env)

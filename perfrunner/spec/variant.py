@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import (
-    AfterValidator,
     Field,
     SerializerFunctionWrapHandler,
     ValidationInfo,
@@ -29,22 +28,9 @@ ParamValue = Annotated[
     matching(r"[A-Za-z0-9._:/+-]+", "a value of letters, digits and '.', '_', ':', '/', '-'"),
 ]
 
-# The settings check cannot see changes that these variables make to the allocator.
-_OWNED_BY_ALLOCATOR = ("LD_PRELOAD", "MALLOC_CONF", "_RJEM_MALLOC_CONF", "JE_MALLOC_CONF")
-
-
-def _env_name(name: str) -> str:
-    if name in _OWNED_BY_ALLOCATOR:
-        raise ValueError(
-            "expected no allocator setting in env: use allocator.name and allocator.options"
-        )
-    return name
-
-
 EnvName = Annotated[
     str,
     matching(r"[A-Z_][A-Z0-9_]*", "an environment variable's name of A-Z, 0-9 and '_'"),
-    AfterValidator(_env_name),
 ]
 EnvValue = Annotated[ScalarText, matching(r"[\x20-\x7e]*", "printable ASCII text")]
 
@@ -211,7 +197,8 @@ class Variant(Piece):
     @field_validator("env")
     @classmethod
     def _nothing_is_ignored(cls, env: dict[str, str], info: ValidationInfo) -> dict[str, str]:
-        refuse(env_problems(env, info.data.get("allocator")))
+        allocator, server = info.data.get("allocator"), info.data.get("server")
+        refuse(env_problems(env, allocator, linked=server is None))
         return env
 
     @field_validator("settings_check")

@@ -24,7 +24,7 @@ from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.hosts import scripts
 from perfrunner.servers.adapter import Adapter, State
 from perfrunner.servers.configuration import unfit_in_files
-from perfrunner.servers.placing import place
+from perfrunner.servers.placing import own_allocator, place
 from perfrunner.servers.preload import asking, read_back
 from perfrunner.servers.prepare import PreparedServer
 from perfrunner.servers.redis import SAVES_NOTHING
@@ -134,15 +134,7 @@ def deploy_server(
     }
     if asked.image is not None:
         settings["server.image"] = f"{asked.image} {server.provenance['server']['digest']}"
-    if command.library is not None:
-        settings["allocator.preload"] = command.library
-        try:
-            settings |= read_back(variant.allocator, log)
-        except ValueError as error:
-            raise SettingsCheckError(
-                f"variant {variant.name}: allocator.options: {error}",
-                "remove the option, or correct its name or value",
-            ) from error
+    settings |= _allocator(variant, server, process, log)
     if asked.program in _CHOOSE_CPUS and spec.engine.cpus != "any":
         listener.on_event(
             Warned(
@@ -240,6 +232,27 @@ def _checked(variant: Variant, kind: str, arguments: Sequence[str], state: State
             )
         read[f"server.{name}"] = actual
     return read
+
+
+def _allocator(
+    variant: Variant, server: PreparedServer, process: CommandServer, log: str
+) -> dict[str, str]:
+    """Return the preloaded library and the options of allocators. Raises SettingsCheckError.
+
+    `server` knows what a wrapper script became, and `log` is what it printed.
+    """
+    settings, library = {}, process.setup.command.library
+    if library is not None:
+        settings["allocator.preload"] = library
+        if server.serves is not None:
+            _refuse(variant, own_allocator(process.host, str(server.serves), process.kind))
+    try:
+        return settings | read_back(variant.allocator, variant.env, log)
+    except ValueError as error:
+        raise SettingsCheckError(
+            f"variant {variant.name}: {'env' if library is None else 'allocator.options'}: {error}",
+            "remove the option, or correct its name or value",
+        ) from error
 
 
 def _spoken(variant: Variant, adapter: Adapter, protocol: str, own: Sequence[str]) -> str:

@@ -10,7 +10,6 @@ import pytest
 
 from tests.integration.servers.conftest import (
     ServerLab,
-    library,
     memcached,
     redis,
     script,
@@ -234,39 +233,6 @@ def test_sets_that_are_refused_for_lack_of_memory_fail_the_trial(servers: Server
     assert "raise it (memcached -m MiB, redis --maxmemory)" in failed.reason
 
 
-def test_a_preloaded_library_is_found_in_the_process(servers: ServerLab, tmp_path: Path):
-    empty = library(tmp_path / "libempty.so", "int perfrunner_nothing;\n")
-    variants = {"plain": memcached(), "preloaded": {**memcached(), "allocator": {"preload": empty}}}
-    servers.write(variants)
-    code, driver = servers.measure()
-    assert code == 0, driver.stderr()
-    assert settings_of(driver, "preloaded")["allocator.preload"] == empty
-    builds = {build.variant: build.build_id for build in servers.data().builds}
-    assert builds["plain"] != builds["preloaded"]
-
-
-def test_a_preload_that_the_loader_ignores_fails_the_run(servers: ServerLab, tmp_path: Path):
-    """A wrapper that drops the variable stands for a program that ignores it."""
-    real = memcached()["server"]["command"][0]
-    empty = library(tmp_path / "libempty.so", "int perfrunner_nothing;\n")
-    wrapper = script(
-        tmp_path / "memcached",
-        f"import os, sys\nos.execve({real!r}, [{real!r}, *sys.argv[1:]], {{}})\n",
-    )
-    servers.write(
-        {
-            "one": memcached(),
-            "two": {
-                "server": {"command": [wrapper, "-p", "{port}"]},
-                "allocator": {"preload": empty},
-            },
-        }
-    )
-    code, driver = servers.measure()
-    assert code == 3
-    assert "runs without the preloaded" in driver.stderr()
-
-
 @pytest.mark.long
 def test_a_server_built_from_a_repository(servers: ServerLab, tmp_path: Path):
     """Each revision is checked out and built once; a resumed run keeps its commit."""
@@ -399,46 +365,3 @@ def test_documents_walk_through_sizes_and_their_keys_through_lengths(servers: Se
         access = json.loads((directory / "client.json").read_text())["access"]
         assert access["misses"] == 0
         assert access["verified"] > 0
-
-
-@pytest.mark.long
-def test_options_of_mimalloc_are_read_back(servers: ServerLab):
-    allocator = {"preload": "mimalloc", "options": {"decommit_delay": 33}}
-    servers.write({"plain": memcached(), "lazy": {**memcached(), "allocator": allocator}})
-    code, driver = servers.measure()
-    assert code == 0, driver.stderr()
-    assert settings_of(driver, "lazy")["env.MIMALLOC_DECOMMIT_DELAY"] == "33"
-    allocator["options"] = {"decomit_delay": 33}
-    servers.write({"plain": memcached(), "lazy": {**memcached(), "allocator": allocator}})
-    code, driver = servers.measure()
-    assert (code, driver.of("TrialStarted")) == (3, [])
-    assert "this mimalloc has no option decomit_delay" in driver.stderr()
-
-
-@pytest.mark.long
-def test_pinned_allocators_are_built_and_preloaded(servers: ServerLab):
-    """They are built once, and each server has the one that its variant names."""
-    options = {
-        "mimalloc-2.3.2": {"purge_delay": 33},
-        "mimalloc-3.3.2": {"purge_delay": 44},
-        "jemalloc-5.3.1": {"narenas": 1},
-        "snmalloc-0.7.6": {},
-    }
-    variants = {
-        name: {**memcached(), "allocator": {"preload": name, "options": chosen}}
-        for name, chosen in options.items()
-    }
-    servers.write({"plain": memcached(), **variants})
-    code, driver = servers.measure()
-    assert code == 0, driver.stderr()
-    assert {trial.status for trial in servers.data().trials} == {"ok"}
-    settings = {name: settings_of(driver, name) for name in variants}
-    assert settings["mimalloc-2.3.2"]["env.MIMALLOC_PURGE_DELAY"] == "33"
-    assert settings["mimalloc-3.3.2"]["env.MIMALLOC_PURGE_DELAY"] == "44"
-    assert "not checked" in settings["jemalloc-5.3.1"]["env._RJEM_MALLOC_CONF"]
-    assert len({settings[name]["allocator.preload"] for name in variants}) == len(variants)
-    variants["jemalloc-5.3.1"]["allocator"]["options"] = {"narenass": 1}
-    servers.write({"plain": memcached(), **variants})
-    code, driver = servers.measure()
-    assert (code, driver.of("TrialStarted")) == (3, [])
-    assert "jemalloc does not take narenass:1" in driver.stderr()

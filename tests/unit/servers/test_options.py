@@ -22,7 +22,7 @@ def preloaded(preload: str, **options: object) -> AllocatorSpec:
 def test_mimalloc_prints_all_of_them():
     asked = preloaded("mimalloc", large_os_pages="yes", reset_delay=77, reserve_os_memory="1GiB")
     assert asking(asked) == {"MIMALLOC_VERBOSE": "1"}
-    assert read_back(asked, MIMALLOC) == {
+    assert read_back(asked, {}, MIMALLOC) == {
         "env.MIMALLOC_LARGE_OS_PAGES": "1",
         "env.MIMALLOC_RESET_DELAY": "77",
         "env.MIMALLOC_RESERVE_OS_MEMORY": "1048576",
@@ -39,11 +39,11 @@ def test_mimalloc_prints_all_of_them():
 )
 def test_what_mimalloc_does_not_take(options: dict[str, object], message: str):
     with pytest.raises(ValueError, match=message):
-        read_back(preloaded("mimalloc", **options), MIMALLOC)
+        read_back(preloaded("mimalloc", **options), {}, MIMALLOC)
 
 
 def test_a_server_that_hides_the_output_is_not_checked():
-    settings = read_back(preloaded("mimalloc", large_os_pages=1), "")
+    settings = read_back(preloaded("mimalloc", large_os_pages=1), {}, "")
     assert "not checked" in settings["env.MIMALLOC_LARGE_OS_PAGES"]
 
 
@@ -51,8 +51,8 @@ def test_jemalloc_prints_those_that_it_refuses():
     asked = preloaded("jemalloc", narenass=1)
     assert asking(asked) == {}
     with pytest.raises(ValueError, match="jemalloc does not take narenass:1"):
-        read_back(asked, "<jemalloc>: Invalid conf pair: narenass:1\n")
-    assert "not checked" in read_back(asked, "ready\n")["env.MALLOC_CONF"]
+        read_back(asked, {}, "<jemalloc>: Invalid conf pair: narenass:1\n")
+    assert "not checked" in read_back(asked, {}, "ready\n")["env.MALLOC_CONF"]
 
 
 def test_an_allocator_that_perfrunner_builds_has_the_options_of_its_family():
@@ -63,11 +63,22 @@ def test_an_allocator_that_perfrunner_builds_has_the_options_of_its_family():
     assert asking(newer) == {"MIMALLOC_VERBOSE": "1"}
     # mimalloc 3 names itself on some lines only.
     printed = "mimalloc: process init: 0x7F\noption 'purge_delay': 5 \n"
-    assert read_back(newer, printed) == {"env.MIMALLOC_PURGE_DELAY": "5"}
+    assert read_back(newer, {}, printed) == {"env.MIMALLOC_PURGE_DELAY": "5"}
     with pytest.raises(ValueError, match="expected no options for snmalloc"):
         preloaded("snmalloc-0.7.6", any=1)
 
 
 def test_tcmalloc_prints_none():
-    settings = read_back(preloaded("tcmalloc", aggressive_decommit=1), "ready\n")
+    settings = read_back(preloaded("tcmalloc", aggressive_decommit=1), {}, "ready\n")
     assert "not checked" in settings["env.TCMALLOC_AGGRESSIVE_DECOMMIT"]
+
+
+def test_variables_of_the_allocator_that_a_server_is_linked_with():
+    linked = AllocatorSpec(name="system")
+    env = {"MALLOC_CONF": "narenas:1", "GLIBC_TUNABLES": "glibc.malloc.arena_max=1", "A": "b"}
+    settings = read_back(linked, env, "ready\n")
+    assert settings.keys() == {"env.MALLOC_CONF", "env.GLIBC_TUNABLES"}
+    assert all("not checked" in value for value in settings.values())
+    with pytest.raises(ValueError, match="jemalloc does not take narenas:1"):
+        read_back(linked, env, "<jemalloc>: Invalid conf pair: narenas:1\n")
+    assert read_back(linked, {}, "<jemalloc>: Invalid conf pair: of another process\n") == {}

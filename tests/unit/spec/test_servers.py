@@ -94,6 +94,20 @@ def test_paths_of_files_are_those_of_the_spec(servers: Servers):
         assert "server.command[3]: expected a file that exists, or an absolute path" in wrong[0]
 
 
+def test_a_server_may_have_variables_of_its_own_allocator(servers: Servers):
+    """Redis is linked with jemalloc: its options are in the environment."""
+    spec = servers.load(("{A: b}", "{MALLOC_CONF: 'narenas:1', _RJEM_MALLOC_CONF: 'a:b'}"))
+    assert spec.variants["two"].env == {"MALLOC_CONF": "narenas:1", "_RJEM_MALLOC_CONF": "a:b"}
+    (wrong,) = servers.errors(("{A: b}", "{LD_PRELOAD: ./memcached}"))
+    assert "two.env.LD_PRELOAD: expected no preload in env: use allocator.preload" in wrong
+    options = (
+        "{MALLOC_CONF: 'a:b'}\n    allocator: {preload: jemalloc-5.3.1, options: {narenas: 1}}"
+    )
+    servers.load(("{A: b}", options))
+    (wrong,) = servers.errors(("{A: b}", options.replace("MALLOC", "_RJEM_MALLOC")))
+    assert "two.env._RJEM_MALLOC_CONF: expected it in allocator.options" in wrong
+
+
 def test_a_configuration_file_that_cannot_be_measured(servers: Servers):
     """It is read before anything starts: a replica would begin to copy the data of its master at once."""
     (servers.directory / "r.conf").write_text("replicaof 10.0.0.1 6379\n")
