@@ -21,7 +21,7 @@ from perfrunner.errors import UsageError
 from perfrunner.paths import absolute_word, with_home
 from perfrunner.spec.matrix import variant_name
 from perfrunner.spec.model import Spec
-from perfrunner.spec.server import PORT, own_words
+from perfrunner.spec.server import PORT, own_words, step_words
 from perfrunner.spec.small import LOCAL_CLUSTER, SMALL
 from perfrunner.spec.source import SourceSpec
 from perfrunner.spec.variant import Variant
@@ -84,7 +84,6 @@ def spec_document(spec: Spec) -> str:
 
 
 Variants = dict[str, dict[str, Any]]
-_SHELL = set("&|;<>$`()*?#~\n")
 _EXPANDED = re.compile(r"\$[A-Za-z_]\w*|\$[({@*#?$!0-9-]|`")  # by a shell, also in double quotes
 _OPERATOR = re.compile(r"&&|\|\||\d?>>?(&\d?)?|<+|[|&;()\n]")
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
@@ -163,10 +162,8 @@ def command_of(text: str, *, built: bool = False) -> Command:
 
 
 def build_steps(text: str) -> list[list[str]]:
-    """Return the commands of --build: words, or the shell with the text if it needs one."""
-    if _SHELL & set(text):
-        return [["sh", "-c", text]]
-    words = shlex.split(text)
+    """Return the commands of --build."""
+    words = step_words(text)
     return [words] if words else []
 
 

@@ -8,17 +8,18 @@
 On a cluster over SSH, a program that is named without a directory is the host's own; one with a path, or built from
 `git`, is of this machine and sent there.
 
-No shell reads these texts: a command is a list of words. Words may contain {port}, a free port that perfrunner chooses
-for each start, and {dir}, the empty directory in which the server is started.
+No shell reads a command: it is a list of words. They may contain {port}, a free port that perfrunner chooses for each
+start, and {dir}, the empty directory in which the server is started. A command of a build may be a text for a shell.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Protocol, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from perfrunner.spec.base import ListAsTuple, Piece, ScalarText, matching
 from perfrunner.spec.source import Revision
@@ -29,6 +30,9 @@ ServerProtocol: TypeAlias = Literal["binary", "text", "meta", "resp2", "resp3"]
 
 Word = Annotated[ScalarText, matching(r"[^\x00]*", "a word without a NUL character")]
 Words = Annotated[tuple[Word, ...], ListAsTuple, Field(min_length=1)]
+Step = Annotated[
+    Words, BeforeValidator(lambda step: step_words(step) if isinstance(step, str) else step)
+]
 ImageName = Annotated[str, matching(r"[A-Za-z0-9]\S*", "the name of an image")]
 VariableName = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_]*", "an environment variable's name")]
 
@@ -48,6 +52,7 @@ _LAUNCHERS = frozenset(
         "valgrind",
     )
 )  # fmt: skip
+_SHELL = set("&|;<>$`()*?#~\n")
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh"))
 
 
@@ -63,6 +68,11 @@ def own_words(command: Sequence[str]) -> tuple[str, ...]:
         if is_program and "=" not in word and not word.startswith("-"):
             return tuple(command[at:])
     return ()
+
+
+def step_words(text: str) -> list[str]:
+    """Return a command of a build as words: the shell with the text if it needs one. Raises ValueError."""
+    return ["sh", "-c", text] if _SHELL & set(text) else shlex.split(text)
 
 
 class ServerSpec(Piece):
@@ -81,8 +91,8 @@ class ServerSpec(Piece):
     )
     git: str | None = Field(default=None, description="a repository to build from")
     revision: Revision | None = Field(default=None, description="of git; none: HEAD")
-    build: Annotated[tuple[Words, ...], ListAsTuple] = Field(
-        default=(), description="commands run in a checkout of git, each a list of words"
+    build: Annotated[tuple[Step, ...], ListAsTuple] = Field(
+        default=(), description="commands run in a checkout of git, each a text or a list of words"
     )
     password_env: VariableName | None = Field(
         default=None,

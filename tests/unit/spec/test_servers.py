@@ -94,6 +94,23 @@ def test_paths_of_files_are_those_of_the_spec(servers: Servers):
         assert "server.command[3]: expected a file that exists, or an absolute path" in wrong[0]
 
 
+def test_a_build_may_be_written_as_in_a_shell(servers: Servers):
+    subprocess.run(["git", "init", "-q", str(servers.directory)], check=True)
+    git = ["git", "-C", str(servers.directory), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    build = "[./autogen.sh && ./configure, make -j2 'A=b c', [make, install]]"
+    spec = servers.load(("kind: memcached,", f"kind: memcached, git: ., build: {build},"))
+    server = spec.variants["two"].server
+    assert server is not None
+    assert server.build == (
+        ("sh", "-c", "./autogen.sh && ./configure"),
+        ("make", "-j2", "A=b c"),
+        ("make", "install"),
+    )
+    (wrong,) = servers.errors(("kind: memcached,", "kind: memcached, git: ., build: [make 'a],"))
+    assert "build[0]: No closing quotation" in wrong
+
+
 def test_a_server_may_have_variables_of_its_own_allocator(servers: Servers):
     """Redis is linked with jemalloc: its options are in the environment."""
     spec = servers.load(("{A: b}", "{MALLOC_CONF: 'narenas:1', _RJEM_MALLOC_CONF: 'a:b'}"))
