@@ -83,6 +83,15 @@ class ClientReport:
     interrupted: bool
 
 
+def check_stored(report: ClientReport) -> None:
+    """Raise TrialError if no item could be stored: the load would measure misses."""
+    stored = report.prepare
+    if stored is not None and 0 < stored.ops == stored.errors.get("other"):
+        raise TrialError(
+            f"it refused all {stored.ops} items: a value may be larger than it takes (memcached -I)"
+        )
+
+
 def parse_report(text: str, where: str) -> ClientReport:
     """Parse a report. Raises TrialError, which names `where` and the wrong field."""
     try:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from perfrunner.measure.client import cross_check
+from perfrunner.measure.client import check_stored, cross_check
 from perfrunner.measure.instructions import CountedLoad
 from perfrunner.measure.memory import Sample, memory_metrics
 from perfrunner.measure.turns import steady_window
@@ -91,7 +91,7 @@ def store(bench: Group, arguments: GroupArguments, output: str) -> None:
         bench.prepare_interleaved("pillowfight", arguments, output=output)
     else:
         (variant,) = bench.variants
-        variant.load("pillowfight", lambda s: arguments(variant, s), output=output)
+        check_stored(variant.load("pillowfight", lambda s: arguments(variant, s), output=output))
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.bench import SLICE_S, Bench
-from perfrunner.experiment.trial.outcome import VariantError, attribute_by_report
+from perfrunner.experiment.trial.outcome import VariantError, attribute_by_report, attributed_to
 from perfrunner.experiment.trial.placement import CredentialFiles, log_tail
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.experiment.trial.vbucket_map import bracketed
+from perfrunner.measure.client import check_stored, parse_report
 from perfrunner.measure.turns import Turns, parse_turns, parse_variants
 from perfrunner.results.raw import SLICES_FILE
 from perfrunner.workloads.bench import GroupArguments, Share
@@ -57,8 +58,10 @@ class GroupBench:
     def prepare_interleaved(self, tool: str, arguments: GroupArguments, *, output: str) -> None:
         argv = self._flags(tool, arguments, {}, pids=False)
         reports = parse_variants(*self._run(tool, argv, argv, output), len(self.variants))
-        for variant, text in zip(self.variants, reports, strict=True):
+        for place, (variant, text) in enumerate(zip(self.variants, reports, strict=True)):
             (variant.trial.directory / f"{output}.json").write_text(text, encoding="utf-8")
+            with attributed_to(place):
+                check_stored(parse_report(text, output))
 
     def load_interleaved(self, tool: str, arguments: GroupArguments, *, output: str) -> Turns:
         clocks = self._clocks()

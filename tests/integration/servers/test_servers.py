@@ -234,6 +234,17 @@ def test_sets_that_are_refused_for_lack_of_memory_fail_the_trial(servers: Server
 
 
 @pytest.mark.long
+def test_values_that_a_server_does_not_take_fail_its_trial(servers: ServerLab):
+    """Nothing was stored: the load would measure misses."""
+    small = memcached("-I", "2k", "-o", "slab_chunk_max=1")
+    servers.write({"one": memcached(), "two": small}, {"value_size": 4000})
+    assert servers.measure()[0] == 3
+    failed = [trial for trial in servers.data().trials if trial.status == "failed"]
+    assert {trial.variant for trial in failed} == {"two"}
+    assert "it refused all 2000 items" in failed[0].reason
+
+
+@pytest.mark.long
 def test_a_server_built_from_a_repository(servers: ServerLab, tmp_path: Path):
     """Each revision is checked out and built once; a resumed run keeps its commit."""
     real = memcached()["server"]["command"][0]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.client import ClientReport, merge_reports, parse_report
+from perfrunner.measure.client import ClientReport, check_stored, merge_reports, parse_report
 
 H = {"count": 2, "mean": 1500.0, "max": 2000, "buckets": [[1000, 1], [2000, 1]]}
 
@@ -33,6 +33,13 @@ def pillowfight(**changes: Any) -> dict[str, Any]:
 
 def parse(document: object) -> ClientReport:
     return parse_report(json.dumps(document), "client.json")
+
+
+def test_a_load_that_stored_nothing_is_an_error() -> None:
+    stored = pillowfight()["access"]
+    check_stored(parse(pillowfight(populate={**stored, "errors": {"other": 299, "enomem": 1}})))
+    with pytest.raises(TrialError, match="it refused all 300 items"):
+        check_stored(parse(pillowfight(populate={**stored, "errors": {"other": 300}})))
 
 
 def test_a_pillowfight_report_is_read() -> None:
