@@ -17,6 +17,7 @@ import logging
 import os
 import secrets
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from perfrunner.hosts.certificates import HostCertificate
 
 REVOKED, AUTHORITY = "@revoked", "@cert-authority"
+_REVOCATION_LIST = b"SSHKRL\n\0"  # how such a file begins
+_NO_LIST = "as in ssh, no host is believed without it"
 _TIMEOUT_S = 60.0
 _LOG = logging.getLogger("perfrunner.hosts")
 
@@ -95,6 +98,8 @@ class KnownHosts:
         for entry in everything:
             if entry.marker == REVOKED and entry.blob in (blob, shown and shown.authority):
                 raise HostError(f"{named}: its host key is marked {REVOKED} in {entry.file}")
+        if (file := self._host_keys.revoked) and _is_revoked(file, blob, certificate, shown):
+            raise HostError(f"{named}: its host key is revoked by {file} (RevokedHostKeys)")
         if not self._host_keys.checked:
             return
         if any(not entry.marker and entry.blob == blob for entry in everything):
@@ -129,6 +134,38 @@ class KnownHosts:
         # The last name is the one without the port.
         reason = shown.problem(self._host_keys.names[-1], self._host_keys.signatures, time.time())
         return reason and f"its certificate {reason}"
+
+
+def _is_revoked(file: str, blob: bytes, certificate: bytes, shown: HostCertificate | None) -> bool:
+    """Return whether a file of keys, or a revocation list of ssh-keygen, has a key or the authority behind it.
+
+    Raises HostError for a file that cannot be read: as in ssh, no host is believed then.
+    """
+    try:
+        content = Path(file).read_bytes()
+        if not content.startswith(_REVOCATION_LIST):
+            keys = (blob, shown.authority if shown else blob)
+            lines = [line.split() for line in content.splitlines()]
+            return any(
+                base64.b64decode(words[1], validate=True) in keys
+                for words in lines
+                if words and not words[0].startswith(b"#")
+            )
+    except OSError as error:
+        raise HostError(
+            f"{file} (RevokedHostKeys) cannot be read: {error.strerror}", _NO_LIST
+        ) from None
+    except (IndexError, ValueError):
+        raise HostError(f"{file} (RevokedHostKeys) has a line that is no key", _NO_LIST) from None
+    with tempfile.NamedTemporaryFile() as key:
+        for one in filter(None, (certificate, blob)):
+            key.write(f"{_type_of(one)} {base64.b64encode(one).decode()}\n".encode())
+        key.flush()
+        done = _run(["ssh-keygen", "-Q", "-f", file, key.name])
+    if done.returncode not in (0, 1):
+        reason = done.stderr.decode(errors="replace").strip()
+        raise HostError(f"{file} (RevokedHostKeys) cannot be read: {reason}", _NO_LIST)
+    return done.returncode == 1
 
 
 def fingerprint(blob: bytes) -> str:
@@ -194,7 +231,7 @@ def _fields(blob: bytes) -> list[bytes]:
 
 
 def _type_of(blob: bytes) -> str:
-    return _fields(blob)[0].decode("ascii", errors="replace")
+    return blob[4 : 4 + int.from_bytes(blob[:4], "big")].decode("ascii", errors="replace")
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:

@@ -106,7 +106,7 @@ class HostKeys:
     names: names to look for in the files; the second without the port, if there is one.
     user_files: files of the user; an unknown key is added to the first one under `accept-new`.
     hashed: add the name as a hash. checked: False for this machine under NoHostAuthenticationForLocalhost.
-    signatures: algorithms by which an authority may sign the host's certificate.
+    signatures: algorithms by which an authority may sign the host's certificate. revoked: file of RevokedHostKeys.
     """
 
     names: tuple[str, ...]
@@ -116,6 +116,7 @@ class HostKeys:
     hashed: bool = False
     checked: bool = True
     signatures: tuple[str, ...] = ()
+    revoked: str = ""
 
 
 @dataclass(frozen=True)
@@ -347,6 +348,7 @@ def _host_keys(destination: Destination, settings: _Settings, *, direct: bool) -
         hashed=settings.first("hashknownhosts") == "yes",
         checked=not (trusts_here and direct and _is_here(host)),
         signatures=tuple(settings.first("casignaturealgorithms").split(",")),
+        revoked=next(iter(_expanded(settings.all("revokedhostkeys"), destination)), ""),
     )
 
 

@@ -176,6 +176,10 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
             subprocess.run([*keygen, *words], check=True, timeout=300)
         lines.append(f"HostKey {key}\nHostCertificate {key}-cert.pub\n")
     (directory / "more").write_text("".join(lines))
+    make_key(directory / "other")
+    for name, revoked in (("krl", "authority"), ("krl-key", "ed25519"), ("krl-other", "other")):
+        words = ["ssh-keygen", "-q", "-k", "-f", directory / name, directory / f"{revoked}.pub"]
+        subprocess.run(words, check=True, timeout=300)
     with raised_sshd(directory, Include=str(directory / "more")) as server:
         yield server
 
@@ -205,6 +209,23 @@ CERTIFIED: dict[str, tuple[Callable[[Sshd, str], str], str, bool]] = {
         lambda s, n: f"@cert-authority * {public(s, 'authority')}\n", "HostKeyAlias other", False),
     "a signature that is excluded": (
         lambda s, n: f"@cert-authority * {public(s, 'authority')}\n", "CASignatureAlgorithms rsa-sha2-512", False),
+    "a revoked key": (
+        lambda s, n: f"{n} {public(s, 'ed25519')}\n", "RevokedHostKeys {directory}/ed25519.pub", False),
+    "another revoked key": (
+        lambda s, n: f"{n} {public(s, 'ed25519')}\n", "RevokedHostKeys {directory}/user_key.pub", True),
+    "revoked keys that are not there": (
+        lambda s, n: f"{n} {public(s, 'ed25519')}\n", "RevokedHostKeys {directory}/nowhere", False),
+    "a file of revoked keys that is none": (
+        lambda s, n: f"{n} {public(s, 'ed25519')}\n", "RevokedHostKeys {directory}/more", False),
+    "a key in a revocation list": (
+        lambda s, n: f"{n} {public(s, 'ed25519')}\n", "RevokedHostKeys {directory}/krl-key", False),
+    "an authority in a revocation list": (
+        lambda s, n: f"@cert-authority * {public(s, 'authority')}\n", "RevokedHostKeys {directory}/krl", False),
+    "an authority among revoked keys": (
+        lambda s, n: f"@cert-authority * {public(s, 'authority')}\n", "RevokedHostKeys {directory}/authority.pub",
+        False),
+    "another revocation list": (
+        lambda s, n: f"@cert-authority * {public(s, 'authority')}\n", "RevokedHostKeys {directory}/krl-other", True),
     "a new key is accepted": (
         lambda s, n: f"@cert-authority * {public(s, 'user_key')}\n", "StrictHostKeyChecking accept-new", True),
     **{
@@ -219,6 +240,7 @@ CERTIFIED: dict[str, tuple[Callable[[Sshd, str], str], str, bool]] = {
 @pytest.mark.parametrize("case", CERTIFIED)
 def test_a_certificate_is_judged_as_by_ssh(certified: Sshd, tmp_path: Path, case: str) -> None:
     text, options, expected = CERTIFIED[case]
+    options = options.format(directory=certified.directory)
     known, config = tmp_path / "known_hosts", tmp_path / "config"
     config.write_text(f"GlobalKnownHostsFile none\nUpdateHostKeys no\nBatchMode yes\n{options}\n")
     changes = {"known_hosts": str(known), "ssh_config": str(config)}
