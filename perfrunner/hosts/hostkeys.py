@@ -158,8 +158,8 @@ def _is_revoked(file: str, blob: bytes, certificate: bytes, shown: HostCertifica
     except (IndexError, ValueError):
         raise HostError(f"{file} (RevokedHostKeys) has a line that is no key", _NO_LIST) from None
     with tempfile.NamedTemporaryFile() as key:
-        for one in filter(None, (certificate, blob)):
-            key.write(f"{_type_of(one)} {base64.b64encode(one).decode()}\n".encode())
+        for public in filter(None, (certificate, blob)):
+            key.write(f"{_type_of(public)} {base64.b64encode(public).decode()}\n".encode())
         key.flush()
         done = _run(["ssh-keygen", "-Q", "-f", file, key.name])
     if done.returncode not in (0, 1):

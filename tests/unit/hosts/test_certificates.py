@@ -64,8 +64,8 @@ def test_a_certificate_proves_the_host(keys: Path, authority: str, host: str) ->
     ],
 )
 def test_what_a_certificate_does_not_prove(keys: Path, words: list[str], problem: str) -> None:
-    found = HostCertificate.read(signed(keys, *words)).problem("kv1", ALLOWED, time.time())
-    assert problem in found if problem else found == ""
+    shown = HostCertificate.read(signed(keys, *words)).problem("kv1", ALLOWED, time.time())
+    assert problem in shown if problem else shown == ""
 
 
 def test_it_holds_for_its_time(keys: Path) -> None:
