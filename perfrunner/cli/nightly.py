@@ -245,7 +245,7 @@ def _verification(
         return data
 
     def note_in_log(text: str) -> None:
-        with log.open("a", encoding="utf-8") as out:
+        with log.open("a", encoding="utf-8", errors="surrogateescape") as out:
             out.write(text)
 
     return Verification(
@@ -269,7 +269,7 @@ def _bisected(spec_path: Path, out: Path, cache: Path, log: Path, suspicion: Sus
     with log.open("ab") as err:
         bisection = subprocess.run(
             [*PERFRUNNER, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=err,
-            check=False, text=True, env=with_store(os.environ, options.store_url()),
+            check=False, text=True, errors="replace", env=with_store(os.environ, options.store_url()),
         )  # fmt: skip
     return bisection.stdout.partition("\n")[0] if bisection.returncode == EXIT_OK else ""
 
@@ -286,7 +286,7 @@ def run_spec(path: Path, out: Path, cache: Path, log: Path, *, resume: bool) -> 
 
 def _perfrunner(args: Sequence[str], log: Path) -> int:
     with log.open("ab") as out:
-        out.write((" ".join(["$ perfrunner", *args]) + "\n").encode())
+        out.write(os.fsencode(" ".join(["$ perfrunner", *args]) + "\n"))
         out.flush()
         return subprocess.run(
             [*PERFRUNNER, *args],

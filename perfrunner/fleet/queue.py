@@ -11,6 +11,7 @@ open.
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, WorkflowStatus, e
 from dbos._serialization import DefaultSerializer
 from sqlalchemy import Engine
 
-from perfrunner.errors import EXIT_FAILED, StoreError
+from perfrunner.errors import EXIT_FAILED, StoreError, UsageError
 from perfrunner.fleet.job import (
     Ending,
     Job,
@@ -34,6 +35,7 @@ from perfrunner.fleet.job import (
     progress_of,
 )
 from perfrunner.results.database import connect, errors_as_ours, transaction
+from perfrunner.text import readable
 
 APPLICATION = "perfrunner-fleet"
 # Fixed instead of a hash of the code, so that a newer perfrunner runs the jobs of an older one.
@@ -120,7 +122,17 @@ class DbosQueue:
         return self.engine.url.render_as_string(hide_password=False)
 
     def submit(self, job: Job) -> bool:
-        """Queue a job; return False, without a change, if its id exists already."""
+        """Queue a job; return False, without a change, if its id exists already.
+
+        Raises UsageError for a path that is not UTF-8: another machine cannot read it from a document.
+        """
+        document = job.document()
+        text = json.dumps(document, ensure_ascii=False)
+        if readable(text) != text:
+            raise UsageError(
+                f"{readable(job.spec)}: a job of a fleet needs paths in UTF-8",
+                "rename the directory, or submit from another one",
+            )
         with self._errors():
             self._client.register_queue(queue_name(job.group), **ONE_AT_A_TIME)
             try:
@@ -133,9 +145,9 @@ class DbosQueue:
                         "app_version": VERSION,
                         "queue_partition_key": job.group,
                         "priority": job.priority,
-                        "attributes": {"job": job.document()},
+                        "attributes": {"job": document},
                     },
-                    job.document(),
+                    document,
                 )
             except error.DBOSWorkflowIDInUseError:
                 return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -152,6 +153,15 @@ def test_two_specs_of_a_name_are_no_two_jobs_of_a_night(cli: Cli) -> None:
     Path("fleet.yaml").write_text(f"{FLEET}  - {{spec: other.yaml, groups: [lab-a]}}\n")
     output = cli("fleet", "schedule", code=2).stderr
     assert "two specs of group lab-a have the name small" in output
+
+
+def test_a_job_has_no_path_that_another_machine_could_not_read(cli: Cli) -> None:
+    name = os.fsdecode(b"n\xe9w.yaml")
+    Path(name).write_text(Path("spec.yaml").read_text())
+    refused = cli("fleet", "submit", name, "-g", "lab-a", code=2)
+    assert (
+        "n\N{REPLACEMENT CHARACTER}w.yaml: a job of a fleet needs paths in UTF-8" in refused.stderr
+    )
 
 
 def test_submit_has_nights_too(cli: Cli) -> None:

@@ -344,7 +344,8 @@ def test_a_spec_that_cannot_be_read_costs_its_own_night_only(night, nights, cli)
     assert "broken runs again" in CliRunner().invoke(main, words).stdout
 
 
-def test_what_cannot_be_gone_on_with_is_begun_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["nights", os.fsdecode(b"n\xe9chts")])
+def test_what_cannot_be_gone_on_with_is_begun_again(tmp_path, monkeypatch, name):
     codes, commands = iter([2, 0]), []
 
     def run(command, **_):
@@ -352,8 +353,9 @@ def test_what_cannot_be_gone_on_with_is_begun_again(tmp_path, monkeypatch):
         return subprocess.CompletedProcess(command, next(codes))
 
     monkeypatch.setattr(nightly.subprocess, "run", run)
-    log = tmp_path / "x.log"
-    assert nightly.run_spec(tmp_path / "s.yaml", tmp_path, tmp_path, log, resume=True) == 0
+    (tmp_path / name).mkdir()
+    log = tmp_path / name / "x.log"
+    assert nightly.run_spec(tmp_path / name / "s.yaml", tmp_path, tmp_path, log, resume=True) == 0
     assert ["--resume" in command for command in commands] == [True, False]
 
 
