@@ -192,7 +192,7 @@ class Repository:
                 objects = self.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
                 Path(scratch, "objects").mkdir()
                 env["GIT_OBJECT_DIRECTORY"] = f"{scratch}/objects"
-                env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = objects.strip()
+                env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _one_of_a_list(objects.removesuffix("\n"))
                 self._apply(patch, sha, env)
             wanted = {self.prefix or "."}
             written: set[str] = set()
@@ -266,6 +266,12 @@ class Repository:
         count = int(self.git("rev-list", "--count", span))
         lines = self.git("log", "--format=%h %s", f"--max-count={most}", span)
         return count, tuple(map(_utf8, lines.splitlines()))
+
+
+def _one_of_a_list(path: str) -> str:
+    """Quote a path for a variable in which git separates paths by colons."""
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _name_in(revision: str) -> str:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from scratch_repo import Repo, a_spec, text
+from scratch_repo import Repo, a_spec, copied, text
 
 from perfrunner.build.identity import content_hash
 from perfrunner.errors import UsageError
@@ -65,6 +65,16 @@ def test_without_other_sources_nothing_is_foreign(repo: Repo, cache: Path) -> No
     same = resolve_sources(a_spec(a=None, b={"git": "main"}), repo.engine, cache)
     assert not same.foreign
     assert same.distances["b"].text == "0 commits ahead; same content"
+
+
+@pytest.mark.parametrize("name", ["a:b", 'a"b', "back\\slash", " blank "])
+def test_a_patch_is_applied_wherever_the_repository_is(
+    repo: Repo, cache: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "fix.patch").write_text(PATCH)
+    moved = copied(repo, tmp_path / name)
+    spec = a_spec(main={"git": "main"}, fix={"git": "main", "patch": str(tmp_path / "fix.patch")})
+    assert text(resolve_sources(spec, moved.engine, cache), "fix") == "two\npatched\n"
 
 
 def test_a_patch_is_applied_aside(repo: Repo, cache: Path, tmp_path: Path) -> None:
