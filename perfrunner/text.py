@@ -9,13 +9,15 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 ERRORS = "perfrunner.nearest"  # the name of `nearest` among Python's error handlers
 
 _UNSTORABLE = re.compile("[\ud800-\udfff\0]")  # PostgreSQL has no NUL in a text either
+# Except tabs and line ends: the others steer the terminal that shows them.
+_CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _NEAREST = {
     "−": "-", "–": "-", "—": "-", "‐": "-", "·": ".", "•": "*", "±": "~", "×": "x", "…": "...",  # noqa: RUF001
     "→": "->", "←": "<-", "≥": ">=", "≤": "<=", "≈": "~", "µ": "u", "μ": "u", "Δ": "d",
@@ -30,12 +32,21 @@ def readable(text: str) -> str:
 
 def all_readable(value: Any) -> Any:
     """Return a JSON-like value with every text in it, keys too, made readable."""
+    return _mapped(value, readable)
+
+
+def all_harmless(value: Any) -> Any:
+    """Return a JSON-like value with each control character of a stranger's texts, keys too, as U+FFFD."""
+    return _mapped(value, lambda text: _CONTROL.sub(REPLACEMENT, readable(text)))
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return readable(value)
+        return change(value)
     if isinstance(value, Mapping):
-        return {all_readable(key): all_readable(child) for key, child in value.items()}
+        return {change(key): _mapped(child, change) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [all_readable(child) for child in value]
+        return [_mapped(child, change) for child in value]
     return value
 
 

@@ -26,6 +26,7 @@ from perfrunner.measure.cpu_profile import Folded, parse_folded
 from perfrunner.measure.memory import Sample, parse_samples
 from perfrunner.measure.turns import Slices, read_slices
 from perfrunner.results.files import raw_files
+from perfrunner.text import all_harmless
 
 if TYPE_CHECKING:
     from perfrunner.domain import Case
@@ -277,7 +278,7 @@ def read_profile(data: ExperimentData, trial: TrialRecord) -> Folded:
         raise TrialError("the archive does not contain its stacks")
     try:
         path = raw_files(data, trial.raw_dir)[PROFILE_FILE]
-        stacks = parse_folded(path.read_text(encoding="utf-8"), PROFILE_FILE)
+        stacks = parse_folded(all_harmless(path.read_text(encoding="utf-8")), PROFILE_FILE)
     except KeyError:
         raise TrialError(f"{trial.raw_dir} has no {PROFILE_FILE}") from None
     except OSError as error:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -38,6 +38,9 @@ from perfrunner.results.records import (
     TrialRecord,
 )
 from perfrunner.results.store import ResultStore
+from perfrunner.text import all_harmless
+
+_Record = TypeVar("_Record", ExperimentRecord, BuildRecord, TrialRecord)
 
 FORMAT = 1
 MANIFEST = "run.json"
@@ -220,7 +223,7 @@ def _manifest_of(archive: zipfile.ZipFile, path: Path) -> _Manifest:
         manifest = _Manifest.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
+        where = all_harmless(".".join(map(str, first["loc"])))
         raise StoreError(f"{path}: {MANIFEST}: {where}: {first['msg']}") from None
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path}: {MANIFEST}: not JSON ({error})") from None
@@ -323,12 +326,17 @@ def _sync(directory: Path) -> None:
         sync_path(Path(parent))
 
 
+def _harmless(record: _Record) -> _Record:
+    names = [entry.name for entry in dataclasses.fields(record)]
+    return dataclasses.replace(record, **{n: all_harmless(getattr(record, n)) for n in names})
+
+
 def _store(
     store: ResultStore, manifest: _Manifest, path: Path, read: Callable[[ExperimentData], object]
 ) -> None:
     """Store the records, and the digests of the raw files; either all or nothing."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    record = manifest.experiment
+    record = _harmless(manifest.experiment)
     facts = {**record.facts, IMPORTED: {"from": path.name, "at": now}}
     state = "interrupted" if record.state == "running" else record.state
     data = ExperimentData(
@@ -336,8 +344,8 @@ def _store(
             record, spec_json=legacy.current_spec(record.spec_json), facts=facts, state=state
         ),
         # The builds are not on this machine, and a path of another one means nothing here.
-        builds=tuple(dataclasses.replace(build, path="") for build in manifest.builds),
-        trials=manifest.trials,
+        builds=tuple(dataclasses.replace(_harmless(build), path="") for build in manifest.builds),
+        trials=tuple(map(_harmless, manifest.trials)),
         directory=str(store.directory),
     )
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import stat
 import warnings
@@ -302,6 +303,27 @@ def test_records_that_are_wrong_are_refused(
     document = manifest_of(archive)
     _set(document, path, value)
     refused(rewritten(archive, document), tmp_path)
+
+
+def test_no_text_of_a_stranger_steers_the_terminal(archive: Path, tmp_path: Path) -> None:
+    escape = "\x1b]52;c;cm0=\x07\x9b31m\rover"
+    document = manifest_of(archive)
+    document["experiment"]["facts"] = {
+        "command": ["perfrunner", escape],
+        escape: {"cpus": [escape]},
+    }
+    document["trials"][1]["reason"] = f"crash:\n\t{escape}"
+    document["builds"][0]["provenance"] = {"compiler": escape}
+    document["experiment"]["spec_text"] = f"name: demo\r\n# {escape}\n"
+    with ResultStore.open(tmp_path / "there") as there:
+        import_archive(there, rewritten(archive, document))
+        data = there.load(RUN)
+    texts = repr((data.experiment, data.builds, data.trials))
+    assert not re.search(r"\\x(1b|07|9b)|\\rover", texts)
+    assert data.trials[1].reason.startswith("crash:\n\t")
+    assert data.experiment.spec_text.startswith("name: demo\r\n")
+    document["experiment"][escape] = 1
+    assert "\x1b" not in refused(rewritten(archive, document), tmp_path / "elsewhere")
 
 
 def test_a_file_that_is_listed_twice_is_refused(archive: Path, tmp_path: Path) -> None:
