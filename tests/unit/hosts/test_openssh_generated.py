@@ -23,7 +23,7 @@ _options = st.one_of(
     st.builds("Port {}".format, st.integers(1, 65535)),
     st.builds("User {}".format, st.sampled_from(["ann", "b@corp", '"c"', "Jenkins"])),
     st.builds("ProxyJump {}".format, st.sampled_from(
-        ["none", "gate0", "x@gate0:2200", "ssh://y@gate0:22,gate9", "[::1]:33"])),
+        ["none", "gate0", "x@gate0:2200", "ssh://y@gate0:22,gate9", "[::1]:33", "%r@gate-%n:22"])),
     st.builds("ProxyCommand {}".format, st.sampled_from(["none", "nc %h %p", "nc -x %r@%n %h:%p"])),
     st.builds("IdentityFile {}".format, st.sampled_from(["/k/one", "~/two", "%d/%r", '"/k/a b"', "none"])),
     st.builds("CertificateFile {}".format, st.sampled_from(["/k/one-cert.pub", "~/%h-cert.pub"])),
@@ -80,6 +80,7 @@ def test_a_connection_goes_where_ssh_goes(
     single = {name: values[0] for name, values in ssh.items()}
     assert opened["user"] == single["user"]
     jump, command = single.get("proxyjump", "none"), single.get("proxycommand", "none")
+    jump = jump.replace("%r", single["user"]).replace("%n", host)
     if jump != "none":
         *others, last = jump.split(",")
         argv = opened["argv"]
