@@ -91,9 +91,9 @@ _NOT_CHECKED = "not checked: "  # begins the value of such a setting
 def not_checked(expected: str, reported: str | None) -> str:
     """Format the recorded value of a skipped setting.
 
-    `reported` is the engine's value; None if it does not report the setting.
+    `reported` is the server's value; None if it does not report the setting.
     """
-    state = "not reported by the engine" if reported is None else f"reported as {reported}"
+    state = "not reported" if reported is None else f"reported as {reported}"
     return f"{_NOT_CHECKED}asked for {expected}, {state}"
 
 

@@ -30,7 +30,9 @@ ParamValue = Annotated[
 
 EnvName = Annotated[
     str,
-    matching(r"[A-Z_][A-Z0-9_]*", "an environment variable's name of A-Z, 0-9 and '_'"),
+    matching(
+        r"[A-Za-z_][A-Za-z0-9_]*", "an environment variable's name of letters, digits and '_'"
+    ),
 ]
 EnvValue = Annotated[ScalarText, matching(r"[\x20-\x7e]*", "printable ASCII text")]
 

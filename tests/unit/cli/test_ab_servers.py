@@ -133,10 +133,6 @@ def test_the_plan_counts_what_is_to_be_built(cli, play, program):
         (["./old/memcached -p {port} 'x", "b {port}"], "No closing quotation"),
         (["A=1", "b {port}"], "it is empty"),
         (["./a=b/memcached -p {port}", "b {port}"], "a program without '=' in its path"),
-        (
-            ["lower=1 ./old/memcached -p {port}", "b {port}"],
-            "expected an environment variable's name",
-        ),
         (["--preload", "glibc", "./old/memcached -p {port}"], "expected at least 2 allocators"),
         (["--preload", "glibc,jemaloc", "./old/memcached -p {port}"], "did you mean jemalloc?"),
         (["--preload", "glibc,jemalloc", "a {port}", "b {port}"], "--preload takes one command"),

@@ -124,9 +124,18 @@ def test_a_variant_that_is_not_wholly_checked_says_so_and_is_marked_everywhere(d
     whole, partly = build_report(data), build_report(dataclasses.replace(data, builds=builds))
     warning = (
         f"{variant}: not checked because of settings_check.skip: options.ht_stats"
-        " (asked for llc, not reported by the engine)"
+        " (asked for llc, not reported)"
     )
     assert warning in partly.warnings
+    of_a_server = tuple(
+        dataclasses.replace(b, settings={**b.settings, "server.kind": "redis"}) for b in builds
+    )
+    (text,) = (
+        warning
+        for warning in build_report(dataclasses.replace(data, builds=of_a_server)).warnings
+        if "not checked" in warning
+    )
+    assert text == f"{variant}: not checked: options.ht_stats (asked for llc, not reported)"
     assert {row.variant for row in partly.comparison.rows if not row.checked} == {variant}
     output = {s.variant: str(s) for s in partly.sentences}
     assert "not all settings are checked" in output[variant]

@@ -113,8 +113,8 @@ def test_a_build_may_be_written_as_in_a_shell(servers: Servers):
 
 def test_a_server_may_have_variables_of_its_own_allocator(servers: Servers):
     """Redis is linked with jemalloc: its options are in the environment."""
-    spec = servers.load(("{A: b}", "{MALLOC_CONF: 'narenas:1', _RJEM_MALLOC_CONF: 'a:b'}"))
-    assert spec.variants["two"].env == {"MALLOC_CONF": "narenas:1", "_RJEM_MALLOC_CONF": "a:b"}
+    spec = servers.load(("{A: b}", "{MALLOC_CONF: 'narenas:1', no_proxy: 'a:b'}"))
+    assert spec.variants["two"].env == {"MALLOC_CONF": "narenas:1", "no_proxy": "a:b"}
     (wrong,) = servers.errors(("{A: b}", "{LD_PRELOAD: ./memcached}"))
     assert "two.env.LD_PRELOAD: expected no preload in env: use allocator.preload" in wrong
     options = (

@@ -76,4 +76,4 @@ def test_what_is_refused_and_where(tmp_path: Path, settings_check: str, output: 
 
 def test_what_is_kept_is_found_again() -> None:
     kept = {"options.ht_stats": not_checked("llc", None), "allocator.name": "jemalloc-5.1.0"}
-    assert unchecked(kept) == {"options.ht_stats": "asked for llc, not reported by the engine"}
+    assert unchecked(kept) == {"options.ht_stats": "asked for llc, not reported"}
