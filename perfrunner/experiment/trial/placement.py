@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import secrets
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -146,9 +147,16 @@ def trial_name(task: TrialKey) -> str:
 def remote_name(task: TrialKey, variants: Iterable[str]) -> str:
     """Return the name of a trial's directory on the hosts.
 
-    It has the same length for every variant, because the heap contains paths and grows with them.
+    It has the same length for every variant, because the heap contains paths and grows with them. It has no characters
+    that separate values, because the command of a server may have it in a list.
     """
-    return trial_name(task) + "_" * (max(map(len, variants)) - len(task.variant))
+    plain = {name: re.sub(r"[^\w.-]", "_", name) for name in variants}
+    if len({*plain.values()}) < len(plain):
+        plain = {name: f"{number:04}" for number, name in enumerate(plain)}
+    name = plain[task.variant]
+    return trial_name(replace(task, variant=name)) + "_" * (
+        max(map(len, plain.values())) - len(name)
+    )
 
 
 def fresh_directory(path: Path) -> Path:
