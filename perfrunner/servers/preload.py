@@ -22,7 +22,14 @@ from typing import TypeVar
 from perfrunner.domain import not_checked
 from perfrunner.errors import TrialError, UsageError
 from perfrunner.paths import real_path
-from perfrunner.spec.allocator import GLIBC, AllocatorSpec, allocator_variables
+from perfrunner.spec.allocator import (
+    ALLOCATORS,
+    GLIBC,
+    AllocatorSpec,
+    allocator_variables,
+    family_of,
+    is_crate,
+)
 
 _SONAMES = {
     GLIBC: r"libc\.so\.6",
@@ -79,9 +86,13 @@ def library_in(cache: str, preload: str) -> str | None:
 
 def how_to_install(preload: str) -> str:
     """Return what to do where the loader knows no library of an allocator."""
-    package = _PACKAGES.get(preload)
-    hint = f"apt-get install {package}" if package else "install it and run ldconfig"
-    return f"{hint}, or name the library's path"
+    pinned = [name for name in ALLOCATORS if is_crate(name) and family_of(name) == preload]
+    ways = [
+        *([f"apt-get install {_PACKAGES[preload]}"] if preload in _PACKAGES else []),
+        *([f"preload {pinned[-1]}, which perfrunner builds"] if pinned else []),
+        "name the library's path",
+    ]
+    return ", or ".join(ways)
 
 
 def check_maps(maps: str, library: str, what: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.servers.preload import asking, read_back
+from perfrunner.servers.preload import asking, how_to_install, read_back
 from perfrunner.spec.allocator import AllocatorSpec
 
 MIMALLOC = """\
@@ -66,6 +66,22 @@ def test_an_allocator_that_perfrunner_builds_has_the_options_of_its_family():
     assert read_back(newer, {}, printed) == {"env.MIMALLOC_PURGE_DELAY": "5"}
     with pytest.raises(ValueError, match="expected no options for snmalloc"):
         preloaded("snmalloc-0.7.6", any=1)
+
+
+@pytest.mark.parametrize(
+    ("preload", "hint"),
+    [
+        ("snmalloc", "preload snmalloc-0.7.6, which perfrunner builds, or name the library's path"),
+        (
+            "mimalloc",
+            "apt-get install libmimalloc2.0 or libmimalloc3, or preload mimalloc-3.3.2, which perfrunner builds,"
+            " or name the library's path",
+        ),
+        ("tcmalloc", "apt-get install libtcmalloc-minimal4, or name the library's path"),
+    ],
+)
+def test_an_allocator_that_is_not_installed(preload: str, hint: str):
+    assert how_to_install(preload) == hint
 
 
 def test_tcmalloc_prints_none():
