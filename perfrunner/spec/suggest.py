@@ -53,7 +53,7 @@ def selection(what: str, texts: tuple[str, ...], known: tuple[str, ...]) -> tupl
         if names is None:
             wrong = [part for part in text.split(",") if part not in known]
             expected = expected_name(f"a {what} of the spec", ",".join(wrong), known)
-            raise UsageError(f"--{what}s: {expected}")
+            raise UsageError(f"{what}s: {expected}")
         chosen += [name for name in names if name not in chosen]
     return tuple(name for name in known if name in chosen)
 

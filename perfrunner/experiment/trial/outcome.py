@@ -93,7 +93,7 @@ def discarded_reasons(measured: Measured, limits: Limits) -> list[str]:
     phases = [] if report is None else [p for p in (report.prepare, report.drive) if p is not None]
     misses = sum(phase.misses for phase in phases)
     if misses > limits.misses:
-        reasons.append(f"{misses} misses (limit {limits.misses})")
+        reasons.append(f"{misses} GETs of stored items missed (limits.misses: {limits.misses})")
     errors: dict[str, int] = {}
     for phase in phases:
         for kind, count in phase.errors.items():
@@ -101,7 +101,7 @@ def discarded_reasons(measured: Measured, limits: Limits) -> list[str]:
     total = sum(errors.values())
     if total > limits.errors:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(errors.items()) if count)
-        reasons.append(f"{total} errors (limit {limits.errors}): {kinds}")
+        reasons.append(f"{total} operations failed (limits.errors: {limits.errors}): {kinds}")
     if measured.check is not None and not measured.check.agrees:
         reasons.append(str(measured.check))
     return reasons

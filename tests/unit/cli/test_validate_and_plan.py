@@ -109,7 +109,7 @@ def test_variants_with_commas_can_be_selected(cli):
 def test_a_mistyped_selection_is_a_usage_error(cli):
     error = cli("plan", "spec.yaml", "--variants", "glib", code=2).stderr
     assert (
-        "--variants: expected a variant of the spec: glibc, auto,3, always,3; got glib (did you mean glibc?)"
+        "variants: expected a variant of the spec: glibc, auto,3, always,3; got glib (did you mean glibc?)"
         in error
     )
     assert (
