@@ -177,7 +177,12 @@ void ReplicationSession::requestStream(Vbid vbid) {
 }
 
 void ReplicationSession::handle(const FrameView& frame) {
-    if (frame.header.magic == Magic::kClientResponse) {
+    const bool answers = frame.header.magic == Magic::kClientResponse;
+    if (!streaming_ && !(answers && ReplicationLogin::isAnswer(frame.header.opcode))) {
+        // The streams of the last connection are still there, and their opaques can be guessed.
+        throw std::runtime_error("a message before it has proved the password");
+    }
+    if (answers) {
         handleAnswer(frame);
     } else if (frame.header.opcode == Opcode::kDcpNoop) {
         send_({.magic = Magic::kClientResponse,

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/login/sasl.h"
 #include "server/replication/replication_session_test_support.h"
 
 namespace kv::server {
@@ -206,6 +207,78 @@ TEST_F(ReplicationSessionTest, APartOfASnapshotIsOfTheHistoryOfItsEnd) {
     EXPECT_EQ(asked.start, 2u);
     EXPECT_EQ(asked.snapshotEnd, 5u);
     EXPECT_EQ(asked.uuid, 9u);
+}
+
+/// A session that logs in at its source.
+class ReplicationLoginTest : public testing::Test {
+  protected:
+    using FrameSpec = protocol::FrameSpec;
+    using Opcode = protocol::Opcode;
+
+    ReplicationLoginTest() { bucket_->setVBucketState(Vbid{0}, VbState::Replica, OpTime::now()); }
+
+    void send(const FrameSpec& spec) {
+        std::vector<uint8_t> bytes;
+        protocol::appendFrame(bytes, spec);
+        session_.handle(protocol::parseFrame(bytes).frame);
+    }
+    void answer(Opcode opcode, protocol::Status status, std::string_view value) {
+        send({.magic = protocol::Magic::kClientResponse,
+              .opcode = opcode,
+              .vbucketOrStatus = protocol::raw(status),
+              .opaque = opaque_,
+              .value = protocol::asBytes(value)});
+    }
+    void logIn() {
+        session_.begin();
+        answer(Opcode::kSaslListMechs, protocol::Status::kSuccess, "SCRAM-SHA512");
+        SaslExchange exchange(users_);
+        const auto first = exchange.start("SCRAM-SHA512", proof_);
+        answer(Opcode::kSaslAuth, protocol::Status::kAuthContinue, first.message);
+        const auto last = exchange.step("SCRAM-SHA512", proof_);
+        answer(Opcode::kSaslStep, protocol::Status::kSuccess, last.message);
+    }
+    void mutate(uint64_t seqno) {
+        send({.opcode = Opcode::kDcpMutation,
+              .opaque = opaque_,
+              .cas = seqno,
+              .extras = protocol::encodeDcpMutation({.seqno = seqno, .revSeqno = 1}),
+              .key = protocol::asBytes("key")});
+    }
+    Seqno high() const { return bucket_->vbucket(Vbid{0}).highSeqno(); }
+
+    const std::unique_ptr<Bucket> bucket_{Bucket::createEphemeral({.vbuckets = 1})};
+    const UserStore users_{std::map<std::string, std::string>{{"ann", "secret"}}};
+    const ReplicationSource source_{
+            .host = "source", .port = 11210, .user = "ann", .password = "secret"};
+    std::string proof_;   ///< the last message of the login
+    uint32_t opaque_{0};  ///< of the last stream request
+    ReplicationSession session_{*bucket_, source_, [this](const FrameSpec& frame) {
+                                    if (frame.opcode == Opcode::kDcpStreamReq) {
+                                        opaque_ = frame.opaque;
+                                    } else {
+                                        proof_ = protocol::asText(frame.value);
+                                    }
+                                }};
+};
+
+TEST_F(ReplicationLoginTest, ASourceThatHasNotProvedThePasswordChangesNothing) {
+    logIn();
+    const auto log = protocol::encodeMutationToken(9, 0);
+    answer(Opcode::kDcpStreamReq, protocol::Status::kSuccess, protocol::asText(log));
+    send({.opcode = Opcode::kDcpSnapshotMarker,
+          .opaque = opaque_,
+          .extras = protocol::encodeDcpSnapshotMarker({1, 9, dcp::kMarkerMemory})});
+    mutate(1);
+    EXPECT_EQ(high(), Seqno{1});
+    session_.begin();  // on a new connection
+    EXPECT_THROW(mutate(2), std::runtime_error);
+    EXPECT_EQ(high(), Seqno{1});
+    EXPECT_THROW(answer(Opcode::kDcpStreamReq, protocol::Status::kRollback,
+                        protocol::asText(protocol::encodeU64(0))),
+                 std::runtime_error);
+    EXPECT_EQ(high(), Seqno{1});
+    EXPECT_NO_THROW(logIn());
 }
 
 }  // namespace
