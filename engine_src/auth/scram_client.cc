@@ -8,6 +8,9 @@ namespace kv::auth {
 
 namespace {
 
+/// As many as Couchbase Server had at least. A hostile server that asks for few could try many
+/// passwords against our proof.
+constexpr int kMinIterations = 4000;
 constexpr int kMaxIterations = 10'000'000;  // a hostile server must not keep us hashing for hours
 constexpr size_t kNonceBytes = 18;
 /// Strongest first.
@@ -63,7 +66,7 @@ int iterationsOf(std::string_view text) {
     int iterations = 0;
     const char* end = text.data() + text.size();
     const auto parsed = std::from_chars(text.data(), end, iterations);
-    if (parsed.ec != std::errc{} || parsed.ptr != end || iterations < 1 ||
+    if (parsed.ec != std::errc{} || parsed.ptr != end || iterations < kMinIterations ||
         iterations > kMaxIterations) {
         throw AuthError("SCRAM: bad iteration count");
     }

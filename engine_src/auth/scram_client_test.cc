@@ -36,14 +36,15 @@ TEST(Scram, VerifyBeforeTheFinalMessageFails) {
 TEST(Scram, RefusesHostileServerMessages) {
     ScramClient client("SCRAM-SHA512", "u", "p", "nonce");
     EXPECT_THROW(client.finalMessage(""), AuthError);
-    EXPECT_THROW(client.finalMessage("r=other,s=AAAA,i=10"), AuthError);
-    EXPECT_THROW(client.finalMessage("r=nonce,s=AAAA,i=10"), AuthError);  // nothing added
-    EXPECT_THROW(client.finalMessage("r=nonceX,s=AAA,i=10"), AuthError);  // bad base64
-    EXPECT_THROW(client.finalMessage("r=nonceX,s=,i=10"), AuthError);
+    EXPECT_THROW(client.finalMessage("r=other,s=AAAA,i=4096"), AuthError);
+    EXPECT_THROW(client.finalMessage("r=nonce,s=AAAA,i=4096"), AuthError);  // nothing added
+    EXPECT_THROW(client.finalMessage("r=nonceX,s=AAA,i=4096"), AuthError);  // bad base64
+    EXPECT_THROW(client.finalMessage("r=nonceX,s=,i=4096"), AuthError);
     EXPECT_THROW(client.finalMessage("r=nonceX,s=AAAA,i=0"), AuthError);
+    EXPECT_THROW(client.finalMessage("r=nonceX,s=AAAA,i=1000"), AuthError);  // easy to guess from
     EXPECT_THROW(client.finalMessage("r=nonceX,s=AAAA,i=99999999999"), AuthError);
-    EXPECT_THROW(client.finalMessage("r=nonceX,s=AAAA,i=10x"), AuthError);
-    EXPECT_NO_THROW(client.finalMessage("r=nonceX,s=AAAA,i=10"));
+    EXPECT_THROW(client.finalMessage("r=nonceX,s=AAAA,i=4096x"), AuthError);
+    EXPECT_NO_THROW(client.finalMessage("r=nonceX,s=AAAA,i=4096"));
 }
 
 TEST(Scram, EscapesTheNameAndDrawsNonces) {
