@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace kv::server {
@@ -57,7 +58,16 @@ std::map<std::string, User> readUsers(const std::filesystem::path& file) {
                             ": readable by others; chmod 600 it first");
     }
     std::ifstream in(file);
-    const auto json = nlohmann::json::parse(in, nullptr, false);
+    std::set<std::string> names;
+    const auto once = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+        if (depth == 1 && event == nlohmann::json::parse_event_t::key &&
+            !names.insert(parsed.get<std::string>()).second) {
+            throw UserFileError("users file " + file.string() + ": user '" +
+                                parsed.get<std::string>() + "' has two entries");
+        }
+        return true;
+    };
+    const auto json = nlohmann::json::parse(in, once, false);
     if (!json.is_object() || json.empty()) {
         throw UserFileError("users file " + file.string() +
                             R"(: expected a JSON object {"name": "password"})");

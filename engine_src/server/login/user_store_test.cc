@@ -64,7 +64,8 @@ TEST_F(UserFile, ContentThatIsNotUsersIsRefused) {
          {"", "[]", "{}", "not json", R"({"ann": 5})", R"({"ann": ""})", R"({"": "x"})",
           R"({"ann": {"password": "x"}})", R"({"ann": {"password": "x", "role": "root"}})",
           R"({"ann": {"password": "", "role": "admin"}})",
-          R"({"ann": {"password": "x", "role": "admin", "more": 1}})"}) {
+          R"({"ann": {"password": "x", "role": "admin", "more": 1}})",
+          R"({"ann": {"password": "x", "role": "read-only"}, "ann": "y"})"}) {
         write(text);
         EXPECT_FALSE(errorOf().empty()) << text;
     }
