@@ -68,7 +68,7 @@ OpStatus ClusterFence::setVBucketState(Vbid vbid, VbState state, const OpTime& n
 OpStatus ClusterFence::publish(const std::shared_ptr<const ClusterConfig>& config,
                                PublishedConfig& inForce,
                                const std::function<void(Vbid)>& activated) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard publishing(publishing_);  // nobody else changes stored_
     const auto version = config->version();
     if (version <= inForce.current()->version() || (stored_ && version < *stored_)) {
         return OpStatus::KeyExists;
@@ -81,6 +81,8 @@ OpStatus ClusterFence::publish(const std::shared_ptr<const ClusterConfig>& confi
             return OpStatus::TmpFail;
         }
     }
+    const std::lock_guard lock(mutex_);
+    stored_ = version;
     inForce.publish(config);
     if (std::exchange(up_, false)) {
         lower(*config, activated);
@@ -88,13 +90,12 @@ OpStatus ClusterFence::publish(const std::shared_ptr<const ClusterConfig>& confi
     return OpStatus::Ok;
 }
 
-void ClusterFence::store(protocol::ConfigVersion version) {
+void ClusterFence::store(protocol::ConfigVersion version) const {
     std::error_code error;
     // If it fails, so does the write, which reports the error.
     std::filesystem::create_directories(file_.parent_path(), error);
     writeChecked(file_,
                  nlohmann::json({{"revEpoch", version.epoch}, {"rev", version.revision}}).dump());
-    stored_ = version;
 }
 
 void ClusterFence::lower(const ClusterConfig& config, const std::function<void(Vbid)>& activated) {

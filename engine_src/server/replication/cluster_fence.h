@@ -6,7 +6,8 @@
 // is at least as new as the stored one lowers the fence: pending vBuckets that it lists as active
 // here become active. Without a stored config there is no fence.
 //
-// Threads: any. Ownership: the bucket outlives it.
+// Threads: any; only publish() waits for the disk, and nobody waits for that. Ownership: the bucket
+// outlives it.
 #pragma once
 
 #include <filesystem>
@@ -41,11 +42,12 @@ class ClusterFence {
     [[nodiscard]] KeyValues stats() const;
 
   private:
-    void store(protocol::ConfigVersion version);
+    void store(protocol::ConfigVersion version) const;
     void lower(const ClusterConfig& config, const std::function<void(Vbid)>& activated);
 
     Bucket& bucket_;
     const std::filesystem::path file_;
+    std::mutex publishing_;     ///< guards the file; taken before mutex_
     mutable std::mutex mutex_;  ///< guards everything below, and changes that depend on it
     std::optional<protocol::ConfigVersion> stored_;
     bool up_{false};

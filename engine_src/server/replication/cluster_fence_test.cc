@@ -1,12 +1,18 @@
 #include "server/replication/cluster_fence.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
 
+#include <chrono>
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "persistence/flip.h"
 #include "persistence/store_error.h"
 #include "persistence/temp_dir.h"
+#include "types/fd.h"
 
 namespace kv::server {
 namespace {
@@ -113,6 +119,26 @@ TEST_F(ClusterFenceTest, ARevisionThatCannotBeStoredIsNotPublished) {
     EXPECT_EQ(inForce_->current()->version().revision, 1);
     std::filesystem::remove(file().string() + ".new");
     EXPECT_EQ(publish(5), OpStatus::Ok);
+}
+
+TEST_F(ClusterFenceTest, NobodyWaitsForARevisionThatIsBeingStored) {
+    start();
+    std::filesystem::create_directory(file().parent_path());
+    const std::string pipe = file().string() + ".new";
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    const Fd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
+    auto published = std::async(std::launch::async, [this] { return publish(5); });
+    pollfd written{reader.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&written, 1, -1), 1);  // next, it opens the pipe to sync it, and waits
+    auto other = std::async(std::launch::async, [this] {
+        EXPECT_FALSE(fence_->stats().empty());
+        return fence_->setVBucketState(Vbid{1}, VbState::Replica, OpTime::now(),
+                                       Bucket::IfBusy::Return);
+    });
+    EXPECT_EQ(other.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    const Fd writer(::open(pipe.c_str(), O_WRONLY | O_NONBLOCK));
+    EXPECT_EQ(published.get(), OpStatus::TmpFail) << "a pipe cannot be synced";
+    EXPECT_EQ(other.get(), OpStatus::Ok);
 }
 
 TEST_F(ClusterFenceTest, AChangedFileIsAnErrorAndNotTakenAsMissing) {
