@@ -38,7 +38,8 @@ spdlog::level::level_enum levelOf(Level level) {
     return spdlog::level::off;
 }
 
-/// How many bytes the UTF-8 character at the front of `text` has; 0 if there is none.
+/// How many bytes the UTF-8 character at the front of `text` has; 0 if there is none, or if it
+/// controls a terminal.
 std::size_t characterSize(std::string_view text) {
     const auto byte = [text](std::size_t n) { return static_cast<unsigned char>(text[n]); };
     const unsigned lead = byte(0);
@@ -48,7 +49,7 @@ std::size_t characterSize(std::string_view text) {
                              : (lead >> 3) == 0x1e ? 4
                                                    : 0;
     if (size < 2) {
-        return size;
+        return lead < ' ' || lead == 0x7f ? 0 : size;
     }
     if (text.size() < size) {
         return 0;
@@ -60,13 +61,13 @@ std::size_t characterSize(std::string_view text) {
         }
         point = point << 6 | (byte(n) & 0x3fU);
     }
-    constexpr std::array<std::uint32_t, 3> kLeast = {0x80, 0x800, 0x10000};
+    constexpr std::array<std::uint32_t, 3> kLeast = {0xa0, 0x800, 0x10000};
     const bool surrogate = point >= 0xd800 && point <= 0xdfff;
     return point >= kLeast.at(size - 2) && point <= 0x10ffff && !surrogate ? size : 0;
 }
 
-/// Replaces what is not UTF-8: a message may quote a damaged file, and readers of a log expect
-/// text.
+/// Replaces what is not UTF-8, and control characters: a message may quote a damaged file or
+/// another node, and readers of a log expect lines of text.
 void makeText(std::string& line) {
     for (std::size_t at = 0; at < line.size();) {
         const auto size = characterSize(std::string_view(line).substr(at));

@@ -105,6 +105,7 @@ TEST(Log, HasTimeLevelAndTextFromTheLevelUp) {
     warn("a brace {} is text", "{}");
     error("{}", Broken{});
     warn("of a damaged file: {}", "\xdd\xc3\xa9\xed\xa0\x80\xc0\x80\xf0\x9f\x99\x82\xe2\x82");
+    warn("of a peer: {}", "a\nb\tc\x1b[2J\x7f\u0085\u00a0");
     setLevel(Level::Off);
     error("hidden as well");
     const auto text = testing::internal::GetCapturedStderr();
@@ -113,7 +114,8 @@ TEST(Log, HasTimeLevelAndTextFromTheLevelUp) {
     EXPECT_THAT(text, testing::MatchesRegex(
                               time + "I vb 7: opened\n" + time + "D seen 1\n" + time +
                               "W a brace \\{\\} is text\n" + time +
-                              "W of a damaged file: \\?\u00e9\\?\\?\\?\\?\\?\U0001f642\\?\\?\n"));
+                              "W of a damaged file: \\?\u00e9\\?\\?\\?\\?\\?\U0001f642\\?\\?\n" +
+                              time + "W of a peer: a\\?b\\?c\\?\\[2J\\?\\?\\?\u00a0\n"));
 }
 
 }  // namespace
