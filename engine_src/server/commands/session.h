@@ -89,8 +89,15 @@ class Session {
     }
 
     // --- login
-    /// Counts the session in `waiting` until a login succeeds.
-    void awaitLogin(std::atomic<uint32_t>& waiting) { waiting_ = ConnectionSlot(waiting); }
+    /// Counts the session in `waiting` until a login succeeds. Returns false if it is counted, or
+    /// need not log in.
+    bool awaitLogin(std::atomic<uint32_t>& waiting) {
+        if (authenticated() || waiting_) {
+            return false;
+        }
+        waiting_ = ConnectionSlot(waiting);
+        return true;
+    }
     [[nodiscard]] const std::string& user() const { return user_; }
     std::optional<SaslExchange>& login() { return login_; }
     /// `place` is one of the connections of users, and empty for an administrator.
@@ -200,7 +207,7 @@ class Session {
     std::shared_ptr<const StatJob> statJob_;
     std::shared_ptr<const BucketJob> bucketJob_;
     std::string user_;
-    ConnectionSlot waiting_;  ///< for its first login
+    ConnectionSlot waiting_;  ///< for its login
     ConnectionSlot place_;    ///< among the connections of users
     std::string agent_;
     std::optional<SaslExchange> login_;

@@ -60,8 +60,9 @@ class Connection {
     [[nodiscard]] uint64_t id() const { return session_.id(); }
     [[nodiscard]] const std::string& peer() const { return session_.peer().text; }
     [[nodiscard]] bool isUnauthenticated() const { return !session_.authenticated(); }
-    /// Counts this connection in `count` until it logs in or ends.
-    void countAsUnauthenticated(std::atomic<uint32_t>& count) { session_.awaitLogin(count); }
+    /// Counts this connection in `count` until it logs in or ends. Returns false if it is counted,
+    /// or has logged in.
+    bool countAsUnauthenticated(std::atomic<uint32_t>& count) { return session_.awaitLogin(count); }
 
   private:
     using State = ConnectionState;

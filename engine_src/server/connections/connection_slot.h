@@ -26,6 +26,7 @@ class ConnectionSlot {
     }
     ConnectionSlot(const ConnectionSlot&) = delete;
     ConnectionSlot& operator=(const ConnectionSlot&) = delete;
+    explicit operator bool() const { return taken_ != nullptr; }
     ~ConnectionSlot() {
         if (taken_ != nullptr) {
             taken_->fetch_sub(1, std::memory_order_relaxed);

@@ -114,10 +114,7 @@ void FrontEndThread::adopt(Fd socket, ConnectionSlot slot, uint64_t id, Crowd cr
         try {
             auto made =
                     std::make_unique<Connection>(*this, std::move(fd), std::move(mine), id, tls);
-            if (made->isUnauthenticated()) {
-                unauthenticated_[made->peer()].push_back(id);
-                made->countAsUnauthenticated(unauthenticatedCount_);
-            }
+            listIfUnauthenticated(*made);
             connections_.emplace(id, std::move(made));
         } catch (const std::exception& error) {
             log::error("connection {}: {}", id, error.what());
@@ -140,6 +137,12 @@ bool FrontEndThread::closeUnauthenticated() {
         }
     }
     return closed;
+}
+
+void FrontEndThread::listIfUnauthenticated(Connection& connection) {
+    if (connection.countAsUnauthenticated(unauthenticatedCount_)) {
+        unauthenticated_[connection.peer()].push_back(connection.id());
+    }
 }
 
 bool FrontEndThread::isUnauthenticated(uint64_t id) const {
@@ -232,6 +235,10 @@ void FrontEndThread::sweepAll() {
     }
     for (const auto id : ids) {
         takeTurn(id, [now](Connection& it) { it.sweep(now); });
+    }
+    // Again, if a later login of a connection has failed.
+    for (const auto& [id, connection] : connections_) {
+        listIfUnauthenticated(*connection);
     }
     for (auto entry = unauthenticated_.begin(); entry != unauthenticated_.end();) {
         std::erase_if(entry->second, [this](uint64_t id) { return !isUnauthenticated(id); });

@@ -93,6 +93,7 @@ class FrontEndThread {
     }
     void endAfter(uint64_t id, const std::exception& error);
     bool closeUnauthenticated();
+    void listIfUnauthenticated(Connection& connection);
     [[nodiscard]] bool isUnauthenticated(uint64_t id) const;
 
     ServerContext& server_;
@@ -107,8 +108,8 @@ class FrontEndThread {
     Output output_;  ///< answers of the current wake-up; empty between wake-ups
     std::atomic<uint32_t> unauthenticatedCount_{0};
     std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
-    /// Ascending ids by address, at least one each; the next sweep drops those that have logged in
-    /// or are gone.
+    /// Ids by address, oldest first, at least one each; the next sweep drops those that have logged
+    /// in or are gone.
     std::unordered_map<std::string, std::deque<uint64_t>> unauthenticated_;
     std::vector<uint64_t> toResume_;
     std::thread thread_;

@@ -199,6 +199,23 @@ TEST_F(ServerTest, UsersDoNotKeepAdministratorsOut) {
     EXPECT_EQ(context().userConnections.load(), 3U);
 }
 
+TEST_F(ServerTest, AConnectionThatHasLostItsLoginMakesRoomForOthers) {
+    const UserStore users(std::map<std::string, std::string>{{"ann", "secret"}});
+    start({.maxConnections = 1, .reservedConnections = 0, .loginSeconds = 3600}, &users, 1);
+    auto lost = connect();
+    EXPECT_EQ(logIn(lost, "ann"), Status::kSuccess);
+    std::this_thread::sleep_for(2500ms);  // until a sweep has seen it logged in
+    EXPECT_EQ(logIn(lost, "eve"), Status::kAuthError);
+    bool served = false;
+    for (int attempt = 0; attempt < 200 && !served; ++attempt) {
+        auto next = connect();
+        served = logIn(next, "ann") == Status::kSuccess;
+        std::this_thread::sleep_for(50ms);
+    }
+    EXPECT_TRUE(served);
+    EXPECT_TRUE(lost.atEnd());
+}
+
 TEST_F(ServerTest, ConnectionsWithoutLoginOfOneThreadMakeRoomForOthers) {
     const UserStore users(std::map<std::string, std::string>{{"ann", "secret"}});
     start({.maxConnections = 3, .reservedConnections = 0}, &users, 2);
