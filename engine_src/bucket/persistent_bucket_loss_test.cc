@@ -100,6 +100,19 @@ TEST_F(PersistentBucketLossTest, AnOlderManifestIsRefusedBeforeItsStoreRemovesFi
     EXPECT_EQ(get("b"), "2");
 }
 
+TEST_F(PersistentBucketLossTest, AStartThatWasKilledAsItNotedItsManifestCanBeRepeated) {
+    open(fake_);
+    set("a", "1");
+    stopCleanly();
+    std::string manifest;
+    std::getline(std::ifstream(data() / "shard-0" / "CURRENT"), manifest);
+    const auto unfinished = data() / ("shard-0." + manifest + ".new");
+    std::ofstream(unfinished) << "";
+    EXPECT_EQ(refusal(), "none");
+    EXPECT_EQ(get("a"), "1");
+    EXPECT_FALSE(std::filesystem::exists(unfinished));
+}
+
 TEST_F(PersistentBucketLossTest, AnAcceptedLossIsCountedAndBeginsWithoutHistory) {
     loseWhatWasStoredLast();
     persistence_.acceptLoss = true;

@@ -208,7 +208,9 @@ void RocksStore::checkFiles(const std::filesystem::path& path) {
         return;
     }
     // The table files that an older one does not know would be removed.
-    const auto noted = config_.mayCreate ? std::vector<std::string>() : notedManifests(path);
+    auto noted = config_.mayCreate ? std::vector<std::string>() : notedManifests(path);
+    // A start that was killed may have left a note that it was writing.
+    std::erase_if(noted, [](const std::string& name) { return name.ends_with(".new"); });
     const auto newest = std::max_element(noted.begin(), noted.end(), isOlder);
     if (newest != noted.end() && isOlder(manifest, *newest)) {
         hasGaps_ = true;
