@@ -1,5 +1,6 @@
 #include "persistence/data_dir.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "logging/log.h"
 #include "persistence/checked_file.h"
 #include "persistence/store_error.h"
+#include "types/fd.h"
 
 namespace kv {
 
@@ -42,6 +44,14 @@ bool isUnused(const std::filesystem::path& store) {
         const auto ending = file.path().extension();
         return ending == ".sst" || (ending == ".log" && file.file_size() != 0);
     });
+}
+
+/// Returns true if another process has the store open.
+bool isOpenElsewhere(const std::filesystem::path& store) {
+    const Fd file(::open((store / "LOCK").c_str(), O_RDWR | O_CLOEXEC));
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    return file && ::fcntl(file.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 std::string textOf(const std::vector<StoredVBucket>& stored, const std::string& identity) {
@@ -128,6 +138,9 @@ void DataDir::begin() const {
         if (!interrupted || !isUnused(store)) {
             hasStores = true;
             continue;
+        }
+        if (isOpenElsewhere(store)) {
+            throw StoreError(store.string() + " is in use by another process");
         }
         log::warn("{} was not completed by an earlier start, and is made again", store.string());
         std::error_code error;

@@ -35,7 +35,8 @@ struct StoredVBucket {
 class DataDir {
   public:
     /// Creates the directory or checks its layout, and reads the mark. Removes the empty stores
-    /// that an interrupted first start left. Throws StoreError.
+    /// that an interrupted first start left, unless another process is making them. Throws
+    /// StoreError.
     DataDir(std::filesystem::path path, unsigned shards, unsigned vbuckets);
 
     /// True if it has no layout yet: the stores, if there are any, were never used.

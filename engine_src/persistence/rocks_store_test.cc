@@ -1,5 +1,10 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -339,6 +344,32 @@ TEST(DataDirTest, BeginsAgainAfterAnInterruptedFirstStart) {
     (void)start("000004.log", "document");
     EXPECT_TRUE(DataDir(dir.root(), 1, 64).isNew());
     EXPECT_TRUE(std::filesystem::exists(store)) << "never removes documents";
+}
+
+TEST(DataDirTest, KeepsAStoreThatAnotherProcessIsMaking) {
+    const TempDir dir;
+    const auto store = dir.root() / "shard-0";
+    const DataDir first(dir.root(), 1, 64);
+    std::filesystem::create_directory(store);
+    std::array<int, 2> pipe{};
+    ASSERT_EQ(::pipe(pipe.data()), 0);
+    const pid_t other = ::fork();
+    if (other == 0) {
+        struct flock lock {};
+        lock.l_type = F_WRLCK;
+        const int file = ::open((store / "LOCK").c_str(), O_RDWR | O_CREAT, 0600);
+        ::_exit(::fcntl(file, F_SETLK, &lock) == 0 && ::write(pipe[1], "x", 1) == 1 && ::pause());
+    }
+    char locked = 0;
+    EXPECT_EQ(::read(pipe[0], &locked, 1), 1);
+    EXPECT_THROW(DataDir(dir.root(), 1, 64), StoreError);
+    EXPECT_TRUE(std::filesystem::exists(store));
+    ::kill(other, SIGKILL);
+    EXPECT_EQ(::waitpid(other, nullptr, 0), other);
+    EXPECT_TRUE(DataDir(dir.root(), 1, 64).isNew());
+    EXPECT_FALSE(std::filesystem::exists(store));
+    ::close(pipe[0]);
+    ::close(pipe[1]);
 }
 
 TEST(DataDirTest, KeepsStoresWithoutALayout) {
