@@ -129,7 +129,7 @@ class PersistentBucket final : public Bucket {
     StoredVBucket loadVBucket(KVStore& store, Vbid vbid, bool clean, WarmupResult& sums);
     /// Compares with the record of the last clean stop.
     void checkLoaded(const std::vector<StoredVBucket>& found, WarmupResult& result);
-    /// Gives a vBucket that has lost data a new history.
+    /// Gives a vBucket that has lost data a new history, and stores it. Throws StoreError.
     void beginWithoutHistory(const StoredVBucket& left);
     /// Returns the record that a clean stop leaves.
     [[nodiscard]] std::vector<StoredVBucket> storedVBuckets() const;

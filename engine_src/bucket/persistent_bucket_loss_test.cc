@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -228,6 +229,35 @@ TEST_F(PersistentBucketLossTest, ALostLogIsDetectedAfterACrash) {
     persistence_.acceptLoss = true;
     EXPECT_EQ(refusal(), "none");
     EXPECT_EQ(get("a"), "[key not found]");
+}
+
+TEST_F(PersistentBucketLossTest, AnAcceptedLossIsRememberedUntilTheNewHistoryIsStored) {
+    open(fake_);
+    set("a", "1");
+    stopCleanly();
+    open(fake_);
+    set("b", "2");
+    fake_.advance(1s);
+    const VbUuid before = bucket_->vbucket(Vbid{0}).failoverLog().uuid();
+    close();
+    for (const auto& log : filesBelow(data(), ".log")) {
+        std::filesystem::remove(log);
+    }
+    persistence_.acceptLoss = true;
+    { const PersistentBucket interrupted(config_, persistence_, fake_, factory_); }
+    persistence_.acceptLoss = false;
+    open(fake_);
+    EXPECT_EQ(get("a"), "1");
+    auto entries = bucket_->vbucket(Vbid{0}).failoverLog().entries();
+    ASSERT_EQ(entries.size(), 1U);
+    EXPECT_NE(entries[0].uuid, before);
+    close();  // before anything is flushed
+    open(fake_);
+    entries = bucket_->vbucket(Vbid{0}).failoverLog().entries();
+    EXPECT_EQ(entries.size(), 2U) << "that of the crash is on top";
+    EXPECT_EQ(std::count_if(entries.begin(), entries.end(),
+                            [before](const auto& entry) { return entry.uuid == before; }),
+              0);
 }
 
 TEST_F(PersistentBucketLossTest, CutOffBytesAreCountedAndTheHistoryEndsBeforeThem) {

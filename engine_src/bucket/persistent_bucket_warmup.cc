@@ -83,6 +83,11 @@ WarmupResult PersistentBucket::warmUp() {
         }
     }
     dataDir_.removeCleanMark();
+    for (const Shard& shard : shards_) {
+        if (shard.store->stats().hasGaps) {
+            shard.store->forgetGaps();
+        }
+    }
     sum.clean = clean;
     sum.duration = std::chrono::steady_clock::now() - begin;
     return sum;
@@ -135,10 +140,14 @@ void PersistentBucket::beginWithoutHistory(const StoredVBucket& left) {
     target.setState(static_cast<VbState>(left.state));
     target.failoverLog().replace({{target.failoverLog().prepare(), Seqno{0}}});
     if (!isStored(left.vbid)) {
-        targets_[left.vbid.get()]->assumeStored({});  // it will be stored soon, as before
+        targets_[left.vbid.get()]->assumeStored({});
     }
-    targets_[left.vbid.get()]->stateChanged();
-    queueFlush(left.vbid);
+    // At once: if this start fails later, the next one may not see that something is missing.
+    const auto lock = targets_[left.vbid.get()]->lockForFlush();
+    if (!storeOf(left.vbid).saveVbState(left.vbid, targets_[left.vbid.get()]->stateToPersist())) {
+        throw StoreError(
+                fmt::format("cannot store the new history of vBucket {}", left.vbid.get()));
+    }
 }
 
 void PersistentBucket::loadShard(Shard& shard, bool clean, Loaded& loaded) {

@@ -21,6 +21,7 @@ class ForwardingStore : public KVStore {
     void abandon() override { real_->abandon(); }
     bool sync() override { return real_->sync(); }
     bool emptyLog() override { return real_->emptyLog(); }
+    void forgetGaps() override { real_->forgetGaps(); }
     bool saveVbState(Vbid vbid, const PersistedVbState& state) override {
         return real_->saveVbState(vbid, state);
     }

@@ -87,6 +87,10 @@ class KVStore {
     /// the log.
     virtual bool emptyLog() { return true; }
 
+    /// Records that the histories of the vBuckets take account of the documents that were missing
+    /// when the store was opened. Throws StoreError.
+    virtual void forgetGaps() {}
+
     /// Stores only a vBucket's state. Returns false on a write error.
     virtual bool saveVbState(Vbid vbid, const PersistedVbState& state) = 0;
     [[nodiscard]] virtual std::optional<PersistedVbState> loadVbState(Vbid vbid) = 0;

@@ -176,12 +176,15 @@ void RocksStore::openDatabase(const std::string& path) {
     states.write_buffer_size = config_.writeBufferBytes / 8;
     states.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));  // the same cache
 
+    if (hasGaps_) {
+        noteGaps();
+    }
     rocksdb::DB* db = nullptr;
     const std::vector<rocksdb::ColumnFamilyDescriptor> families{
             {rocksdb::kDefaultColumnFamilyName, keys}, {"seqno", seqnos}, {"state", states}};
     rocksdb::Status status = rocksdb::DB::Open(options, path, families, &handles_, &db);
     if (status.IsCorruption() && config_.acceptLoss) {
-        hasGaps_ = true;
+        noteGaps();
         log::error("the store in {} is damaged, and what cannot be read is left out: {}", path,
                    status.ToString());
         options.wal_recovery_mode = rocksdb::WALRecoveryMode::kSkipAnyCorruptedRecords;
@@ -194,6 +197,23 @@ void RocksStore::openDatabase(const std::string& path) {
     keys_ = handles_[0];
     seqnos_ = handles_[1];
     states_ = handles_[2];
+}
+
+void RocksStore::noteGaps() {
+    hasGaps_ = true;
+    writeWhole(gapsNote_, "");
+}
+
+void RocksStore::forgetGaps() {
+    const NonBucketGuard guard;
+    if (sync()) {
+        std::error_code error;
+        std::filesystem::remove(gapsNote_, error);
+        if (!error && syncPath(gapsNote_.parent_path())) {
+            return;
+        }
+    }
+    throw StoreError("cannot remove " + gapsNote_.string());
 }
 
 void RocksStore::checkFiles(const std::filesystem::path& path) {

@@ -32,7 +32,8 @@ constexpr size_t kStateBytes = 256;
 
 }  // namespace
 
-RocksStore::RocksStore(const std::string& path, const RocksConfig& config) : config_(config) {
+RocksStore::RocksStore(const std::string& path, const RocksConfig& config)
+    : config_(config), gapsNote_(path + "-gaps"), hasGaps_(std::filesystem::exists(gapsNote_)) {
     const NonBucketGuard guard;
     checkFiles(path);
     openDatabase(path);

@@ -51,6 +51,7 @@ class RocksStore final : public KVStore {
     void abandon() override;
     bool sync() override;
     bool emptyLog() override;
+    void forgetGaps() override;
 
     bool saveVbState(Vbid vbid, const PersistedVbState& state) override;
     [[nodiscard]] std::optional<PersistedVbState> loadVbState(Vbid vbid) override;
@@ -75,6 +76,9 @@ class RocksStore final : public KVStore {
     void checkFiles(const std::filesystem::path& path);
     /// Opens the database in `path` into db_ and the handles.
     void openDatabase(const std::string& path);
+    /// Records, before the database is repaired, that documents may be missing: later nothing shows
+    /// it.
+    void noteGaps();
     /// Returns the seqno and state of a key's document. Throws StoreError.
     std::optional<codec::KeyEntry> lookUp(const std::string& key);
     /// Looks up the next expected items together, into found_.
@@ -86,6 +90,7 @@ class RocksStore final : public KVStore {
     static std::string keyOf(Vbid vbid, std::string_view key);
 
     RocksConfig config_;
+    const std::filesystem::path gapsNote_;
     uint64_t cutOffBytes_{0};  ///< of the log, at most
     bool hasGaps_{false};
     std::unique_ptr<RecoverableFiles> files_;
