@@ -9,6 +9,7 @@
 
 #include "bucket/persistent_bucket_fixture.h"
 #include "persistence/flip.h"
+#include "persistence/power_cut_store.h"
 
 namespace kv {
 namespace {
@@ -134,6 +135,25 @@ TEST_F(PersistentBucketLossTest, AnAcceptedLossIsCountedAndBeginsWithoutHistory)
     EXPECT_EQ(warmup_.lostVBuckets, 0U);
     EXPECT_EQ(bucket_->vbucket(Vbid{0}).failoverLog().entries(), log);
     EXPECT_EQ(get("d"), "4");
+}
+
+TEST_F(PersistentBucketLossTest, ANewHistorySurvivesAPowerCutAfterAnAcceptedLoss) {
+    loseWhatWasStoredLast();
+    PowerCut power;
+    factory_ = [&](const std::string& path) {
+        return std::make_unique<PowerCutStore>(
+                std::make_unique<RocksStore>(path, persistence_.rocks), path, power);
+    };
+    persistence_.acceptLoss = true;
+    open(fake_);
+    EXPECT_EQ(warmup_.lostVBuckets, 1U);
+    close();
+    power.strike();
+    persistence_.acceptLoss = false;
+    open(fake_);
+    for (const auto& entry : bucket_->vbucket(Vbid{0}).failoverLog().entries()) {
+        EXPECT_NE(entry.uuid, uuid_);
+    }
 }
 
 TEST_F(PersistentBucketLossTest, ALostVBucketKeepsItsStateButIsEmpty) {

@@ -82,6 +82,10 @@ WarmupResult PersistentBucket::warmUp() {
                           [this](const StoredVBucket& entry) { beginWithoutHistory(entry); });
         }
     }
+    // Without the mark, nothing shows any more what is missing.
+    if (sum.lostVBuckets != 0 && !syncStores()) {
+        throw StoreError("cannot sync the new histories in " + dataDir_.path().string());
+    }
     dataDir_.removeCleanMark();
     for (const Shard& shard : shards_) {
         if (shard.store->stats().hasGaps) {
