@@ -155,7 +155,7 @@ class TestProxies:
         with pytest.raises(HostError, match="loop via gate"):
             route(tmp_path, "Host *\n ProxyJump gate\n")
         text = "Host kv1\n ProxyJump %h-a\nHost kv1-a\n ProxyJump b\nHost b\n ProxyJump kv1-a\n"
-        with pytest.raises(HostError, match="circle: kv1 via kv1-a via b via kv1-a"):
+        with pytest.raises(HostError, match="circular: kv1 via kv1-a via b via kv1-a"):
             route(tmp_path, text)
 
 
