@@ -101,7 +101,11 @@ def test_a_variant_that_always_crashes_does_not_cost_the_others_theirs(lab: Lab)
     ("behaviour", "says"),
     [
         ({"misses": 3}, "3 GETs of stored items missed (limits.misses: 0)"),
-        pytest.param({"errors": 2}, "2 operations failed (limits.errors: 0): etmpfail 2", marks=pytest.mark.long),
+        pytest.param(
+            {"errors": 2},
+            "2 operations failed (limits.errors: 0): etmpfail 2",
+            marks=pytest.mark.long,
+        ),
         pytest.param({"lie": 5000}, "the server", marks=pytest.mark.long),
     ],
 )

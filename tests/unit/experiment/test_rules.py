@@ -40,7 +40,10 @@ def measured(
     [
         (measured(), []),
         (measured(misses=1), ["1 GETs of stored items missed (limits.misses: 0)"]),
-        (measured(errors={"etmpfail": 2, "timeout": 0}), ["2 operations failed (limits.errors: 0): etmpfail 2"]),
+        (
+            measured(errors={"etmpfail": 2, "timeout": 0}),
+            ["2 operations failed (limits.errors: 0): etmpfail 2"],
+        ),
         (
             measured(busy=1.0),
             [],

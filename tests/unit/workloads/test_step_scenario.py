@@ -149,7 +149,9 @@ def test_misses_and_lost_writes_are_figures_and_make_no_trial_discarded() -> Non
     assert discarded_reasons(measured, Limits()) == []
     assert measured.report.drive.ops == 60_000
     bad = run(Bench(errors={"etmpfail": 1}), spec())
-    assert discarded_reasons(bad, Limits()) == ["2 operations failed (limits.errors: 0): etmpfail 2"]
+    assert discarded_reasons(bad, Limits()) == [
+        "2 operations failed (limits.errors: 0): etmpfail 2"
+    ]
 
 
 @pytest.mark.parametrize(
