@@ -126,6 +126,11 @@ class Adapter:
         del state
         return []
 
+    def begin(self, wire: Wire) -> str:
+        """Do what a server that was just started needs before it serves; return what it still waits for."""
+        del wire
+        return ""
+
     def ask(self, wire: Wire, wrong_figures: bool) -> State:
         """Ask for the state. `wrong_figures`: a preloaded allocator makes the allocator's own figures wrong."""
         del wire, wrong_figures

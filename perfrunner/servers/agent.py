@@ -21,14 +21,14 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from perfrunner.servers.adapter import State
 from perfrunner.servers.registry import ADAPTERS, adapter_for, guess_kind, guess_protocol
-from perfrunner.servers.wire import WireError, connected, log_in
+from perfrunner.servers.wire import Wire, WireError, connected, log_in
 
 POLL_S = 0.02
 SILENT = "nothing listens on its port"
@@ -54,13 +54,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def ask(given: argparse.Namespace) -> State:
     """Return the state of the server."""
-    adapter = adapter_for(given.kind)
     if given.kind == "other":
         return State()
+    with _logged_in(given) as wire:
+        return adapter_for(given.kind).ask(wire, given.wrong_figures)
+
+
+def _begin(given: argparse.Namespace) -> str:
+    """Do what the server needs before it serves, and return what it still waits for."""
+    if given.kind == "other":
+        return ""
+    with _logged_in(given) as wire:
+        return adapter_for(given.kind).begin(wire)
+
+
+@contextlib.contextmanager
+def _logged_in(given: argparse.Namespace) -> Iterator[Wire]:
     patience = min(PATIENCE_S, getattr(given, "timeout", PATIENCE_S))
     with connected(given.host, given.port, patience) as wire:
         log_in(wire, _password(given))
-        return adapter.ask(wire, given.wrong_figures)
+        yield wire
 
 
 def _free_ports(given: argparse.Namespace) -> dict[str, Any]:
@@ -89,7 +102,8 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
             kind = given.kind or guess_kind(given.host, given.port)
             given.kind = kind
             state = ask(given)
-            if not state.busy.startswith("loading"):
+            trouble = state.busy if state.busy.startswith("loading") else _begin(given)
+            if not trouble:
                 return {
                     "ready": True,
                     "alive": alive,
@@ -98,7 +112,6 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
                     "state": asdict(state),
                     "listener": listener(given.pid, given.port),
                 }
-            given.kind, trouble = kind, state.busy
         except ConnectionRefusedError:
             pass
         except WireError as error:
@@ -168,14 +181,18 @@ def _parser() -> argparse.ArgumentParser:
 
 # Below the range from which Linux takes the ports of outgoing connections by default.
 LOWEST_PORT, HIGHEST_PORT = 20_000, 32_000
+_TO_BUS = 10_000  # from the port of a Redis node in cluster mode to the one for other nodes
 
 
 def free_ports(count: int, seed: int | None = None) -> list[int]:
-    """Return ports that no process on this host uses now, outside the range of outgoing connections."""
+    """Return ports that no process on this host uses now, outside the range of outgoing connections.
+
+    The port on which a node of a cluster talks to others lies in that range, so it is checked too.
+    """
     wanted = random.Random(seed).sample(
         range(LOWEST_PORT, HIGHEST_PORT), HIGHEST_PORT - LOWEST_PORT
     )
-    free = (port for port in wanted if not listens(port))
+    free = (port for port in wanted if not listens(port) and not listens(port + _TO_BUS))
     return [next(free) for _ in range(count)]
 
 

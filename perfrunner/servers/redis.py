@@ -25,8 +25,9 @@ _SECRETS = ("requirepass", "masterauth", "tls-key-file-pass", "tls-client-key-fi
 _NOT_READ_BACK = ("include", "loadmodule", "rename-command", "user", "sentinel")
 _FILES = ("logfile", "pidfile", "unixsocket")
 # What the command line sets if there is a configuration file (added).
-OVERRULED = ("bind", "daemonize", "supervised", "dir", *_FILES)
+OVERRULED = ("bind", "cluster-config-file", "daemonize", "supervised", "dir", *_FILES)
 _PLACES = ("port", *OVERRULED)
+_SLOTS = 16384  # of a cluster
 _REORDERED = ("notify-keyspace-events",)  # a set of letters, printed in another order
 _ALIASES = {"replica": "slave"}  # of a word in a value
 _NO_REPLICA = (
@@ -58,10 +59,6 @@ class Redis(KnownServer):
         "port": ("0", "expected --port {port}: the load uses neither Unix sockets nor TLS"),
         "tls-port": ("(?!0$).*", "expected a server without TLS: the load does not use it"),
         "maxclients": ("[1-9]", TOO_FEW_CLIENTS),
-        "cluster-enabled": (
-            "yes",
-            "expected a single server: no slots are assigned to a cluster node",
-        ),
         "replicaof": ("(?!no one$).+", _NO_REPLICA),
         "slaveof": ("(?!no one$).+", _NO_REPLICA),
     }
@@ -71,6 +68,10 @@ class Redis(KnownServer):
             "expected no Unix socket: the load does not use it, and one in use would be replaced; leave it out",
         ),
         "pidfile": (FIXED_PATH, "expected a file in {dir}, because one in use would be replaced"),
+        "cluster-config-file": (
+            FIXED_PATH,
+            "expected a file in {dir}: each start would join the cluster that it describes",
+        ),
     }
 
     def options(self, arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:
@@ -123,6 +124,7 @@ class Redis(KnownServer):
         wanted = {} if listen == "127.0.0.1" else {"bind": listen, "protected-mode": "no"}
         if self.files(arguments):
             quiet = {"daemonize": "no", "supervised": "no", **dict.fromkeys(_FILES, "")}
+            quiet["cluster-config-file"] = "nodes.conf"
             wanted = {"bind": listen, **wanted, **quiet}
             if directory is not None:
                 wanted["dir"] = directory
@@ -160,6 +162,17 @@ class Redis(KnownServer):
             " unless snapshots are what is measured"
         )
         return [*lacking, text] if state.settings.get("save") else lacking
+
+    def begin(self, wire: Wire) -> str:
+        """Give all slots to a node in cluster mode, which without slots serves no key."""
+        if wire.info("cluster").get("cluster_enabled") != "1":
+            return ""
+        about = wire.lines("CLUSTER", "INFO")
+        if about.get("cluster_known_nodes") != "1":
+            raise WireError(f"it is one of {about.get('cluster_known_nodes')} nodes of a cluster")
+        if about.get("cluster_slots_assigned") == "0":
+            wire.resp("CLUSTER", "ADDSLOTS", *map(str, range(_SLOTS)))
+        return "" if about.get("cluster_state") == "ok" else "it does not serve its slots yet"
 
     def ask(self, wire: Wire, wrong_figures: bool) -> State:
         info = wire.info("server", "memory", "stats", "persistence", "commandstats", "errorstats")

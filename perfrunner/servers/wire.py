@@ -78,17 +78,18 @@ class Wire:
         figures: dict[str, str] = {}
         for section in sections:
             try:
-                text = self.resp("INFO", section)
+                figures |= self.lines("INFO", section)
             except ErrorReplyError as error:
                 self._must_serve(error)
-                continue
-            if not isinstance(text, str):
-                raise WireError(f"INFO {section}: no text")
-            for line in text.splitlines():
-                name, separator, value = line.partition(":")
-                if separator:
-                    figures[name] = value
         return figures
+
+    def lines(self, *words: str) -> dict[str, str]:
+        """Return the lines `NAME:VALUE` of an answer."""
+        text = self.resp(*words)
+        if not isinstance(text, str):
+            raise WireError(f"{' '.join(words)}: no text")
+        pairs = (line.partition(":") for line in text.splitlines())
+        return {name: value for name, separator, value in pairs if separator}
 
     def _must_serve(self, refusal: WireError) -> None:
         """Raise a refusal again if it is not of one question: the server wants a password, or loads its data."""

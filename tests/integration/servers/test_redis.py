@@ -100,10 +100,19 @@ def test_a_password_is_not_shown(
     assert "does not speak" not in message
 
 
+def test_cluster_mode_is_measured(servers: ServerLab):
+    servers.write({"alone": redis(), "node": redis("--cluster-enabled", "yes")})
+    code, driver = servers.measure()
+    assert code == 0, driver.stderr()
+    assert settings_of(driver, "node")["server.cluster-enabled"] == "yes"
+    assert {trial.status for trial in servers.data().trials} == {"ok"}
+    servers.assert_nothing_left()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--cluster-enabled", "yes"], "cluster-enabled yes: expected a single server"),
+        (["--maxclients", "9"], "maxclients 9: expected a limit of at least 10 clients"),
         (["--dir", "{in_use}", "--save", "900 1"], "it saves to {in_use}: expected a server that saves nothing"),
         (["--dir", "{in_use}"], ""),
     ],

@@ -59,6 +59,13 @@ def test_free_ports_are_different_and_free():
     assert not any(map(listens, ports))
 
 
+def test_the_port_of_a_cluster_node_is_free_too(monkeypatch: pytest.MonkeyPatch):
+    """Otherwise a Redis server in cluster mode ends: it listens on its port + 10000 as well."""
+    first, second = free_ports(2, seed=1)
+    monkeypatch.setattr(agent, "listens", lambda port: port == first + 10_000)
+    assert free_ports(1, seed=1) == [second]
+
+
 def test_a_port_that_is_listened_on_is_not_free():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert listens(taken.getsockname()[1])

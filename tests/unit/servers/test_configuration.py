@@ -22,7 +22,7 @@ def unfit(*words: str, kind: str = "redis") -> str | None:
             "replicaof 10.0.0.1 6379: expected a server that is no replica",
         ),
         ("SlaveOf '10.0.0.1' 6379", "slaveof 10.0.0.1 6379: expected a server that is no replica"),
-        ("cluster-enabled yes", "cluster-enabled yes: expected a single server"),
+        ("tls-port 6380", "tls-port 6380: expected a server without TLS"),
         ("# replicaof 10.0.0.1 6379", None),
         ("don't\nreplicaof no one\ndaemonize yes\nsupervised systemd\n\nunixsocket /run/x", None),
     ],
@@ -40,7 +40,7 @@ def test_a_file_and_what_it_includes(tmp_path: Path, line: str, wrong: str | Non
 
 def test_the_command_line_wins_and_other_files_are_not_read(tmp_path: Path):
     file = tmp_path / "r.conf"
-    file.write_text("cluster-enabled yes\n")
-    assert unfit(str(file), "--cluster-enabled", "no") is None
+    file.write_text("tls-port 6380\n")
+    assert unfit(str(file), "--tls-port", "0") is None
     assert unfit(str(tmp_path / "none.conf"), "--port", "{port}") is None
     assert unfit(str(file), kind="other") is None

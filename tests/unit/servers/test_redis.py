@@ -9,6 +9,7 @@ import pytest
 
 from perfrunner.servers.adapter import State
 from perfrunner.servers.redis import Redis
+from perfrunner.servers.wire import WireError
 
 INFO = {
     "redis_version": "7.0.15",
@@ -64,7 +65,6 @@ def test_the_settings_a_command_asks_for():
         (["--daemonize", "yes"], "foreground"),
         (["--port", "0", "--unixsocket", "/tmp/x"], "Unix sockets"),
         (["--tls-port", "{port}"], "TLS"),
-        (["--cluster-enabled", "yes"], "slots"),
         (["--maxclients", "9"], "at least 10 clients"),
         (["--replicaof", "10.0.0.1", "6379"], "no replica"),
         (["--slaveof", "10.0.0.1", "6379"], "no replica"),
@@ -174,6 +174,8 @@ def test_the_places_of_a_configuration_file_are_not_used():
         "",
         "--unixsocket",
         "",
+        "--cluster-config-file",
+        "nodes.conf",
     ]
     here = ["--bind", "127.0.0.1", *harmless]
     assert added("/etc/redis.conf", "--port", "{port}") == [*here, "--dir", "{dir}"]
@@ -182,3 +184,39 @@ def test_the_places_of_a_configuration_file_are_not_used():
     own = ["/etc/redis.conf", "--port", "{port}", "--dir", "/data", *here]
     assert added(*own) == []
     assert Redis().requested([*own, "--save", ""]) == {"save": ""}
+
+
+class Node:
+    """What a server in cluster mode answers."""
+
+    def __init__(self, **about: str) -> None:
+        self.about = {f"cluster_{name}": value for name, value in about.items()}
+        self.asked: list[tuple[str, ...]] = []
+
+    def info(self, section: str) -> dict[str, str]:
+        assert section == "cluster"
+        return {"cluster_enabled": "1"}
+
+    def lines(self, *words: str) -> dict[str, str]:
+        assert words == ("CLUSTER", "INFO")
+        return self.about
+
+    def resp(self, *words: str) -> None:
+        self.asked.append(words)
+
+
+def test_a_node_in_cluster_mode_gets_all_slots_once():
+    node = Node(state="fail", slots_assigned="0", known_nodes="1")
+    assert "slots" in Redis().begin(node)
+    assert [len(words) for words in node.asked] == [2 + 16384]
+    for state, ready in (("fail", False), ("ok", True)):
+        node = Node(state=state, slots_assigned="16384", known_nodes="1")
+        assert (Redis().begin(node) == "") is ready
+        assert node.asked == []
+
+
+def test_a_node_of_a_cluster_in_use_keeps_its_slots():
+    node = Node(state="ok", slots_assigned="0", known_nodes="3")
+    with pytest.raises(WireError, match="one of 3 nodes"):
+        Redis().begin(node)
+    assert node.asked == []
