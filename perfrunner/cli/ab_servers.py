@@ -136,10 +136,8 @@ def _split(what: str, text: str, split: Callable[[str], Command]) -> Command:
     try:
         return split(text)
     except ValueError as error:
-        raise UsageError(
-            f"{what} {text!r}: {error}",
-            "write {port} where the port belongs: perfrunner chooses a free one for each start",
-        ) from None
+        hint = "write {port} where the port belongs: perfrunner chooses a free one for each start"
+        raise UsageError(f"{what} {text!r}: {error}", None if PORT in text else hint) from None
 
 
 def _at_least_two(given: Sequence[str], what: str) -> None:
