@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.build.identity import allocator_pin
+from perfrunner.build.output import captured
 from perfrunner.errors import BuildError
 
 if TYPE_CHECKING:
@@ -135,15 +136,7 @@ def bundle_libraries(prefix: Path, env: Mapping[str, str]) -> list[str]:
 
 def needed(program: Path, env: Mapping[str, str]) -> dict[str, Path | None]:
     """Return the program's libraries except glibc's, with the path that the loader finds (None: not found)."""
-    done = subprocess.run(
-        ["ldd", str(program)],
-        env=dict(env),
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        timeout=60,
-        check=False,
-    )
+    done = captured(["ldd", str(program)], env, timeout=60)
     if (
         "not a dynamic executable" in done.stdout + done.stderr
         or "statically linked" in done.stdout
@@ -265,12 +258,6 @@ def read_provenance(artifact: Path) -> dict[str, Any]:
 
 
 def _git(directory: Path, env: Mapping[str, str], *arguments: str) -> str:
-    return subprocess.run(
-        ["git", "-C", str(directory), *arguments],
-        env=dict(env),
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        timeout=30,
-        check=True,
-    ).stdout
+    done = captured(["git", "-C", str(directory), *arguments], env)
+    done.check_returncode()
+    return done.stdout

@@ -23,6 +23,7 @@ from perfrunner.build.links import (
     sha256_of,
     write_json,
 )
+from perfrunner.build.output import captured
 
 _SCHEMA = 1
 _ABSENT = "absent"
@@ -167,15 +168,7 @@ def _packages(names: list[str], env: Mapping[str, str]) -> dict[str, str]:
 
 def _output_of(argv: list[str], env: Mapping[str, str]) -> str:
     try:
-        done = subprocess.run(
-            argv,
-            env=dict(env),
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=30,
-            check=False,
-        )
+        done = captured(argv, env)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip()  # partial output is useful even if some files are unknown

@@ -14,12 +14,12 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from perfrunner.build.output import captured
 from perfrunner.errors import BuildError
 
 _SCHEMA = 1
@@ -71,15 +71,7 @@ def build_commands(tree: Path, ninja: str, env: Mapping[str, str]) -> str:
 def ninja_tool(tool: str, tree: Path, ninja: str, env: Mapping[str, str]) -> str:
     """Return what one of ninja's tools prints about a build tree. Raises BuildError."""
     argv = [ninja, "-C", str(tree), "-t", tool]
-    done = subprocess.run(
-        argv,
-        env=dict(env),
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        timeout=120,
-        check=False,
-    )
+    done = captured(argv, env, timeout=120)
     if done.returncode != 0:
         raise BuildError(f"ninja -t {tool} failed: {done.stderr.strip()[:300]}")
     return done.stdout

@@ -37,6 +37,24 @@ _PACKAGES = {
 }  # fmt: skip
 
 
+def captured(
+    argv: Sequence[str], env: Mapping[str, str], timeout: float = 30
+) -> subprocess.CompletedProcess[str]:
+    """Run a program and return its status and output, in which names that are not UTF-8 stay what they are.
+
+    Raises OSError or subprocess.TimeoutExpired.
+    """
+    return subprocess.run(
+        argv,
+        env=dict(env),
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        timeout=timeout,
+        check=False,
+    )
+
+
 def silent(line: str) -> None:
     """Ignore a line of progress."""
     del line

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfrunner.build.output import captured
 from perfrunner.errors import BuildError
 from perfrunner.paths import home
 
@@ -136,15 +137,7 @@ def _compiler(
 
 def _first_line(argv: list[str], env: Mapping[str, str]) -> str:
     try:
-        done = subprocess.run(
-            argv,
-            env=dict(env),
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=30,
-            check=False,
-        )
+        done = captured(argv, env)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(f"cannot run {argv[0]}: {error}") from error
     if done.returncode != 0 or not done.stdout.strip():
