@@ -40,7 +40,7 @@ _PACKAGES = {
 def captured(
     argv: Sequence[str], env: Mapping[str, str], timeout: float = 30
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program and return its status and output, in which names that are not UTF-8 stay what they are.
+    """Run a program and return its status and output. Bytes that are not UTF-8 become surrogates, and are kept.
 
     Raises OSError or subprocess.TimeoutExpired.
     """

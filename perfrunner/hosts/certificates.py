@@ -24,7 +24,7 @@ def plain_key(certificate: bytes) -> bytes:
 
 
 def _text(message: Message) -> str:
-    """Read a text that a stranger wrote."""
+    """Read a text, which may not be UTF-8."""
     return message.get_binary().decode("utf-8", "replace")
 
 
@@ -44,10 +44,10 @@ def _key_in(message: Message) -> bytes:
 
 @dataclass(frozen=True)
 class HostCertificate:
-    """A certificate that a host has shown, as it is written: nothing is believed before `problem` says nothing.
+    """A certificate that a host has shown. It proves nothing before `problem` has checked it.
 
-    authority: the public key that claims to have signed it. names: those it is for; for all if there are none.
-    valid: the first second, and the one after the last. critical: options that have to be understood.
+    authority: the public key that claims to have signed it. names: the hosts that it is for; without names, all hosts.
+    valid: its first second, and the second after its last. critical: options that a client must understand.
     """
 
     authority: bytes
@@ -79,7 +79,7 @@ class HostCertificate:
         return cls(authority, kind, tuple(names), valid, critical, signed, message.get_binary())
 
     def problem(self, name: str, algorithms: Collection[str], now: float) -> str:
-        """Return why the certificate does not prove that the host is `name`, as a predicate; empty if it does.
+        """Return what is wrong with the certificate, such as "has expired"; empty if it proves that the host is `name`.
 
         `algorithms` are those that CASignatureAlgorithms allows.
         """

@@ -81,7 +81,7 @@ class KnownHosts:
 
     @property
     def has_authority(self) -> bool:
-        """Whether the server is asked for a certificate first."""
+        """Return whether an authority is known, so that the server is asked for a certificate first."""
         return any(e.marker == AUTHORITY for entries in self._entries for e in entries)
 
     def judge(self, blob: bytes, certificate: bytes = b"") -> None:

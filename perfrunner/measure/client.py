@@ -88,7 +88,8 @@ def check_stored(report: ClientReport) -> None:
     stored = report.prepare
     if stored is not None and 0 < stored.ops == stored.errors.get("other"):
         raise TrialError(
-            f"it refused all {stored.ops} items: a value may be larger than it takes (memcached -I)"
+            f"the server refused all {stored.ops} items",
+            "if values are larger than it allows, raise its limit (memcached -I)",
         )
 
 

@@ -179,7 +179,7 @@ class KnownServer(Adapter, ABC):
         return None
 
     def warnings(self, state: State) -> list[str]:
-        """Return what a server does not tell that only speaks like the known one."""
+        """Return what is not known of a server that supports only a part of the protocol."""
         facts = {
             "version": state.version,
             "settings": state.settings,
@@ -187,7 +187,7 @@ class KnownServer(Adapter, ABC):
             "counters of operations": state.counters,
         }
         lacking = [name for name, fact in facts.items() if not fact]
-        return [f"it does not tell its {', '.join(lacking)}"] if lacking else []
+        return [f"it does not report its {', '.join(lacking)}"] if lacking else []
 
     def given(self, arguments: Sequence[str]) -> set[str]:
         """Return the names of the options in the arguments."""

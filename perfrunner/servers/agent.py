@@ -84,7 +84,7 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
     """Wait for an answer.
 
     `alive` tells whether the process that was started is still there then, and `listener` which process serves.
-    `protocol` is empty unless a server of no given kind does not speak the default of its kind.
+    `protocol` is given if the kind was guessed and the server does not speak the default protocol of that kind.
     """
     unknown = given.kind is None
     deadline = time.monotonic() + given.timeout

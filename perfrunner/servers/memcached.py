@@ -144,7 +144,7 @@ class Memcached(KnownServer):
 
 
 def _stats(wire: Wire, question: str) -> dict[str, str]:
-    """Return what a server answers: nothing if it only speaks like memcached."""
+    """Return the answer; empty if the server, which may support only a part of the protocol, refuses the question."""
     try:
         return wire.memcached(question)
     except ErrorReplyError:

@@ -187,7 +187,7 @@ def test_the_places_of_a_configuration_file_are_not_used():
 
 
 class Node:
-    """What a server in cluster mode answers."""
+    """A connection that answers as a server in cluster mode would."""
 
     def __init__(self, **about: str) -> None:
         self.about = {f"cluster_{name}": value for name, value in about.items()}

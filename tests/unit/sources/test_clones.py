@@ -327,7 +327,7 @@ def test_a_repository_of_another_user_names_the_command_that_helps(
 def test_a_server_is_built_from_a_trusted_repository_of_another_user(
     repo: Repo, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """As in a CI job's container. To clone it, git asks for another name than before."""
+    """CI jobs in containers have such repositories. `git clone` checks another name than `git log` does."""
     for path in (repo.top, *repo.top.rglob("*")):
         os.chown(path, 65534, 65534)
     monkeypatch.setenv("HOME", str(tmp_path))
