@@ -139,7 +139,8 @@ class GroupBench:
             return error
         server = self.variants[error.variant].engines[0]
         tail = log_tail(server.host, server.setup.log) or "nothing"
-        return VariantError(error.variant, f"{error}; the log of {server.title} ends with: {tail}")
+        text = f"{error}; the log of {server.title} ends with: {tail}"
+        return VariantError(error.variant, text, error.hint)
 
     def _clocks(self) -> dict[str, str]:
         """Start a server of the engines' CPU clocks on every host except the load's own; return addresses by host."""

@@ -134,8 +134,8 @@ def changed_facts(before: Mapping[str, object], now: Mapping[str, object]) -> li
 class VariantError(TrialError):
     """An error caused by one variant of a group (`variant` is its index)."""
 
-    def __init__(self, variant: int, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, variant: int, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint)
         self.variant = variant
 
 
@@ -145,7 +145,7 @@ def attributed_to(variant: int) -> Iterator[None]:
     try:
         yield
     except TrialError as error:
-        raise VariantError(variant, str(error)) from error
+        raise VariantError(variant, str(error), error.hint) from error
 
 
 def attribute_to_dead_engine(
@@ -175,7 +175,7 @@ def attribute_by_report(
     if variant is None or not 0 <= variant < variants:
         return error
     known = message in str(error)  # it is also the end of the process' log
-    return VariantError(variant, str(error) if known else f"{error} ({message})")
+    return VariantError(variant, str(error) if known else f"{error} ({message})", error.hint)
 
 
 def attribute_failure(
@@ -186,11 +186,12 @@ def attribute_failure(
     The variant that caused the error failed, and the others of the group are discarded. If the error is attributed
     to no variant, all of them failed.
     """
+    reason = f"{error} ({error.hint})" if error.hint else str(error)
     if not isinstance(error, VariantError) or len(variants) == 1:
-        return [("failed", str(error))] * len(variants)
+        return [("failed", reason)] * len(variants)
     culprit = variants[error.variant]
     return [
-        ("failed", str(error))
+        ("failed", reason)
         if variant == error.variant
         else ("discarded", f"{culprit}, in the same group, failed: {error}")
         for variant in range(len(variants))

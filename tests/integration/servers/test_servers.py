@@ -242,6 +242,7 @@ def test_values_that_a_server_does_not_take_fail_its_trial(servers: ServerLab):
     failed = [trial for trial in servers.data().trials if trial.status == "failed"]
     assert {trial.variant for trial in failed} == {"two"}
     assert "refused all 2000 items" in failed[0].reason
+    assert "memcached -I" in failed[0].reason
 
 
 @pytest.mark.long

@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 
 from perfrunner.domain import TrialKey
+from perfrunner.errors import TrialError
 from perfrunner.experiment.outdir import disk_is_full
 from perfrunner.experiment.plan import Width, case_widths, decide, padding_size, workload_seed
 from perfrunner.experiment.preflight.requirements import check_preconditions
 from perfrunner.experiment.recorder import EtaEstimator
-from perfrunner.experiment.trial.outcome import changed_facts, discarded_reasons, group_reasons
+from perfrunner.experiment.trial.outcome import (
+    attribute_failure,
+    attributed_to,
+    changed_facts,
+    discarded_reasons,
+    group_reasons,
+)
 from perfrunner.experiment.trial.placement import trial_name
 from perfrunner.measure.client import ClientCost, ClientReport, CrossCheck, Phase
 from perfrunner.results import ExperimentData, ExperimentRecord, TrialRecord
@@ -245,3 +252,14 @@ def test_preconditions_about_cpus_and_their_caches(
 
 def test_what_only_the_measurement_shows_is_not_asked_of_the_hosts() -> None:
     assert check_preconditions(["metadata_visible"], [{"cpus": 2}]) == {}
+
+
+def test_the_reason_of_a_failed_trial_says_what_to_do() -> None:
+    failure = TrialError("it is full", "raise its limit")
+    assert attribute_failure(failure, ["one"]) == [("failed", "it is full (raise its limit)")]
+    with pytest.raises(TrialError) as raised, attributed_to(1):
+        raise failure
+    assert attribute_failure(raised.value, ["one", "two"]) == [
+        ("discarded", "two, in the same group, failed: it is full"),
+        ("failed", "it is full (raise its limit)"),
+    ]
