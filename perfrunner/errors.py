@@ -21,8 +21,8 @@ EXIT_INTERRUPTED = 130
 
 # Part of the message of every error that another run causes. The fleet looks for it and retries.
 IN_USE = "is in use by"
-# C0 except tab and newline, DEL, and C1.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# C0 except tab and line ends, DEL, and C1.
+_CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class PerfrunnerError(Exception):

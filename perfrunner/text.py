@@ -12,12 +12,12 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
+from perfrunner.errors import harmless
+
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 ERRORS = "perfrunner.nearest"  # the name of `nearest` among Python's error handlers
 
 _UNSTORABLE = re.compile("[\ud800-\udfff\0]")  # PostgreSQL has no NUL in a text either
-# Except tabs and line ends: the others steer the terminal that shows them.
-_CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _NEAREST = {
     "−": "-", "–": "-", "—": "-", "‐": "-", "·": ".", "•": "*", "±": "~", "×": "x", "…": "...",  # noqa: RUF001
     "→": "->", "←": "<-", "≥": ">=", "≤": "<=", "≈": "~", "µ": "u", "μ": "u", "Δ": "d",
@@ -36,8 +36,8 @@ def all_readable(value: Any) -> Any:
 
 
 def all_harmless(value: Any) -> Any:
-    """Return a JSON-like value with each control character of a stranger's texts, keys too, as U+FFFD."""
-    return _mapped(value, lambda text: _CONTROL.sub(REPLACEMENT, readable(text)))
+    """Return a JSON-like value, its keys too, with escaped control characters: they could steer a terminal."""
+    return _mapped(value, lambda text: harmless(readable(text)))
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:

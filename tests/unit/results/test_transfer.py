@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
@@ -318,8 +319,9 @@ def test_no_text_of_a_stranger_steers_the_terminal(archive: Path, tmp_path: Path
     with ResultStore.open(tmp_path / "there") as there:
         import_archive(there, rewritten(archive, document))
         data = there.load(RUN)
-    texts = repr((data.experiment, data.builds, data.trials))
-    assert not re.search(r"\\x(1b|07|9b)|\\rover", texts)
+    records = [dataclasses.asdict(r) for r in (data.experiment, *data.builds, *data.trials)]
+    texts = json.dumps(records, default=str, ensure_ascii=False)
+    assert not re.search(r"\\u001b|\\u0007|\x9b|\\rover", texts)
     assert data.trials[1].reason.startswith("crash:\n\t")
     assert data.experiment.spec_text.startswith("name: demo\r\n")
     document["experiment"][escape] = 1
