@@ -333,7 +333,7 @@ TEST(DataDirTest, BeginsAgainAfterAnInterruptedFirstStart) {
     const TempDir dir;
     const auto store = dir.root() / "shard-0";
     const auto start = [&](const char* file, const char* text) {
-        const DataDir made(dir.root(), 1, 64);
+        DataDir made(dir.root(), 1, 64);
         std::filesystem::create_directory(store);
         std::ofstream(store / file) << text;
         return made;

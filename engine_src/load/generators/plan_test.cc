@@ -349,7 +349,7 @@ TEST(DrawnKeys, HaveEveryLengthAndAnotherOneAfterADraw) {
         moved += same ? 0 : 1;
     }
     EXPECT_NEAR(drawn, 0.84 * kKeys, 500);
-    EXPECT_NEAR(moved, drawn * 31 / 32, 300);  // a new length may be the old one
+    EXPECT_NEAR(moved, drawn * 31.0 / 32, 300);  // a new length may be the old one
     for (const auto count : keys) {
         EXPECT_NEAR(count, 1000, 200);
     }

@@ -204,7 +204,7 @@ TEST_P(Protocols, APasswordIsProved) {
     options.connection.session.password = "secret";
     EXPECT_EQ(run(options).failure, "");
     options.connection.session.user.clear();
-    EXPECT_EQ(run(options).failure == "", isResp(GetParam()));
+    EXPECT_EQ(run(options).failure.empty(), isResp(GetParam()));
 }
 
 TEST_P(Protocols, AFullServerIsReported) {

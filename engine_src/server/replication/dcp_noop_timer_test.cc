@@ -69,7 +69,7 @@ TEST_F(DcpNoopTimerTest, AClientThatReadsAndDoesNotAnswerIsGone) {
     EXPECT_TRUE(timer_.takeDue());
     // The client keeps taking the bytes behind the no-op.
     for (int at = 21; at < 40; ++at) {
-        EXPECT_TRUE(tick(at, 1000U * static_cast<unsigned>(at), 10)) << at;
+        EXPECT_TRUE(tick(at, 1000 * static_cast<std::uint64_t>(at), 10)) << at;
     }
     EXPECT_FALSE(tick(41, 41'000, 10));
 }
@@ -78,7 +78,7 @@ TEST_F(DcpNoopTimerTest, ASlowReaderIsKeptUntilTheNoopHasReachedIt) {
     EXPECT_TRUE(tick(20, 0, 100'000));
     EXPECT_TRUE(timer_.takeDue());
     for (int at = 21; at < 200; ++at) {
-        EXPECT_TRUE(tick(at, 100U * static_cast<unsigned>(at), 100'000)) << at;
+        EXPECT_TRUE(tick(at, 100 * static_cast<std::uint64_t>(at), 100'000)) << at;
     }
     EXPECT_TRUE(tick(200, 1'000'000, 100'000));
     EXPECT_EQ(goneAt(201, 1000, 1'000'000, 100'000), 219) << "it has received the no-op";
