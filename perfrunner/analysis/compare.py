@@ -14,7 +14,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from perfrunner.analysis.account import THROUGHPUT, TOTAL_CPU, accounts, debt, disagreement
-from perfrunner.analysis.cases import CaseBlocks, Paired, clean_blocks, discarded_trials
+from perfrunner.analysis.cases import (
+    AnalysisPlan,
+    CaseBlocks,
+    Paired,
+    clean_blocks,
+    discarded_trials,
+    type_of,
+)
 from perfrunner.analysis.environment import (
     differences,
     shared_environment,
@@ -34,7 +41,6 @@ from perfrunner.analysis.estimate import (
 )
 from perfrunner.analysis.looks import Look
 from perfrunner.analysis.model import ALPHA, Comparison, Effect, Row, Summary
-from perfrunner.analysis.plan import AnalysisPlan, type_of
 from perfrunner.analysis.quality import (
     ROBUST,
     busy_hosts,

@@ -20,8 +20,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from perfrunner.analysis.cases import type_of
 from perfrunner.analysis.model import Interval
-from perfrunner.analysis.plan import type_of
 from perfrunner.analysis.series import History, Series, leaning, resolution_of, scaled, turn_of
 from perfrunner.domain import Case
 
