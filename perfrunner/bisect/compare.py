@@ -180,7 +180,7 @@ class Comparer:
             )
 
     def _measured(self, experiment: str, name: str, failures: tuple[str, ...]) -> Measured:
-        from perfrunner.analysis import compare
+        from perfrunner.analysis.compare import compare
         from perfrunner.results import open_store
 
         with open_store(self.out_dir, self.store_url, create=False) as store:

@@ -105,7 +105,7 @@ def _compare(
 def _two_experiments(
     store: ResultStore, a: str, b: str, variant: str | None, *, hide: bool
 ) -> tuple[Report, ExperimentData]:
-    from perfrunner.analysis import compare_unpaired
+    from perfrunner.analysis.compare import compare_unpaired
     from perfrunner.report import report_of
     from perfrunner.report.two_runs import of_two_runs
 

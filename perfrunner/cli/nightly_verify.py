@@ -68,7 +68,7 @@ class Verification:
 
     def _compared(self, spec: Spec, suspicion: Suspicion) -> Decision | None:
         """Compare the two commits of a suspicion; None if that fails, so that nothing is decided."""
-        from perfrunner.analysis import compare
+        from perfrunner.analysis.compare import compare
         from perfrunner.report.numbers import change_of
         from perfrunner.report.redact import redacted
         from perfrunner.spec.pair import spec_document

@@ -7,11 +7,12 @@ import shlex
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.analysis import Comparison, compare, moved_with
 from perfrunner.analysis.cases import clean_blocks
+from perfrunner.analysis.compare import compare
 from perfrunner.analysis.environment import hosts_of
+from perfrunner.analysis.model import Comparison
 from perfrunner.analysis.noise import SamplingCost, failed_checks, sampling_costs
-from perfrunner.analysis.other_metrics import ENOUGH, metadata_shares
+from perfrunner.analysis.other_metrics import ENOUGH, metadata_shares, moved_with
 from perfrunner.analysis.published import published_lines
 from perfrunner.domain import MEASURED_PRECONDITIONS, PRECONDITIONS, unchecked
 from perfrunner.report.expected_gains import (

@@ -17,7 +17,7 @@ from perfrunner.report.variants import definition, short_build_id
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from perfrunner.analysis import Row
+    from perfrunner.analysis.model import Row
     from perfrunner.domain import Case
     from perfrunner.report.model import Report
     from perfrunner.report.numbers import Scale

@@ -27,8 +27,8 @@ from perfrunner.results.raw import read_profile, trial_profile
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from perfrunner.analysis import Comparison
     from perfrunner.analysis.cases import CaseBlocks
+    from perfrunner.analysis.model import Comparison
     from perfrunner.domain import Case
     from perfrunner.results import ExperimentData, TrialRecord
     from perfrunner.results.raw import TrialProfile

@@ -13,7 +13,7 @@ from perfrunner.report.model import SCHEMA
 from perfrunner.report.published import published_records
 
 if TYPE_CHECKING:
-    from perfrunner.analysis import Row
+    from perfrunner.analysis.model import Row
     from perfrunner.report.model import Report
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from perfrunner.analysis import Row
+    from perfrunner.analysis.model import Row
     from perfrunner.domain import Case
     from perfrunner.report.model import Report
     from perfrunner.report.numbers import Scale

@@ -16,7 +16,7 @@ from perfrunner.spec.metrics import metric_type
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perfrunner.analysis import Comparison
+    from perfrunner.analysis.model import Comparison
     from perfrunner.results import ExperimentData, TrialRecord
 
 

@@ -11,7 +11,7 @@ from perfrunner.report.numbers import change_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perfrunner.analysis import Comparison, Row
+    from perfrunner.analysis.model import Comparison, Row
     from perfrunner.analysis.noise import NoiseFloor
     from perfrunner.analysis.published import PublishedLine
     from perfrunner.domain import Case

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from perfrunner.analysis import Row, Summary
-    from perfrunner.analysis.model import Interval
+    from perfrunner.analysis.model import Interval, Row, Summary
     from perfrunner.spec.metrics import MetricType
 
 PREFIXED = ("ops/s", "items/s", "B", "B/s")  # units that take k, M, G

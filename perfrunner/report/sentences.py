@@ -32,7 +32,7 @@ from perfrunner.report.numbers import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from perfrunner.analysis import Comparison, Row
+    from perfrunner.analysis.model import Comparison, Row
     from perfrunner.spec.metrics import MetricType
 
 

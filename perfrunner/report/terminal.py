@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from perfrunner.analysis import Row
+    from perfrunner.analysis.model import Row
     from perfrunner.domain import Case
     from perfrunner.report.model import Report
     from perfrunner.report.numbers import Scale

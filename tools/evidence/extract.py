@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from perfrunner.analysis import compare
 from perfrunner.analysis.cases import CaseBlocks, clean_blocks
+from perfrunner.analysis.compare import compare
 from perfrunner.errors import StoreError, TrialError
 from perfrunner.measure.turns import Slices, paired_levels
 from perfrunner.report.explain import profiled_pair

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perfrunner.analysis import compare
 from perfrunner.analysis.account import PARTS
+from perfrunner.analysis.compare import compare
 from perfrunner.analysis.estimate import paired_effect
 from perfrunner.analysis.inference import t_interval
 from perfrunner.analysis.model import CONFIDENCE, Effect, Row

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfrunner.analysis import Comparison
+from perfrunner.analysis.model import Comparison
 from perfrunner.analysis.published import published_lines
 from perfrunner.domain import Case
 from perfrunner.errors import UsageError

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from perfrunner.analysis import Row
+    from perfrunner.analysis.model import Row
     from perfrunner.analysis.published import PublishedLine
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData, TrialRecord

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from perfrunner.analysis import Comparison, Effect, Row
+    from perfrunner.analysis.model import Comparison, Effect, Row
     from perfrunner.domain import Case
     from perfrunner.report.model import Report
 

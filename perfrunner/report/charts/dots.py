@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from perfrunner.analysis import Comparison, Row
     from perfrunner.analysis.cases import CaseBlocks
+    from perfrunner.analysis.model import Comparison, Row
     from perfrunner.domain import Case
 
 

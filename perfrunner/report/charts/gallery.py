@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from perfrunner.analysis import Comparison
+    from perfrunner.analysis.model import Comparison
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData
     from perfrunner.results.raw import RawSeries

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from perfrunner.analysis import Comparison
+    from perfrunner.analysis.model import Comparison
     from perfrunner.domain import Case
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from perfrunner.analysis import Row
+    from perfrunner.analysis.model import Row
     from perfrunner.domain import Case
     from perfrunner.report.charts import Chart
     from perfrunner.report.model import Report

@@ -30,8 +30,7 @@ from perfrunner.report.sentences import noun
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from perfrunner.analysis import Row
-    from perfrunner.analysis.model import Interval
+    from perfrunner.analysis.model import Interval, Row
     from perfrunner.domain import Case
     from perfrunner.report.model import Report
 

@@ -48,7 +48,7 @@ from perfrunner.report.sentences import ORDER, noun
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perfrunner.analysis import Row
+    from perfrunner.analysis.model import Row
     from perfrunner.domain import Case
     from perfrunner.report.explain import ProfiledPair
     from perfrunner.report.model import Report

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.analysis import compare
+from perfrunner.analysis.compare import compare
 from tests.integration.servers.conftest import ServerLab, library, memcached
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.long]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfrunner.analysis import compare
 from perfrunner.analysis.account import LESS_CPU, MORE_CPU
+from perfrunner.analysis.compare import compare
 from perfrunner.cli.gate import judge
 from perfrunner.report.build import report_of
 from perfrunner.report.json_document import document

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from perfrunner.analysis import compare, compare_unpaired, moved_with
+from perfrunner.analysis.compare import compare, compare_unpaired
+from perfrunner.analysis.other_metrics import moved_with
 from perfrunner.domain import Case
 from perfrunner.errors import UsageError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.analysis import compare
+from perfrunner.analysis.compare import compare
 from perfrunner.report.sentences import sentences
 
 BASE = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 100.2, 99.7]

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfrunner.analysis import Row, compare
 from perfrunner.analysis.cases import clean_blocks
+from perfrunner.analysis.compare import compare
+from perfrunner.analysis.model import Row
 from perfrunner.analysis.quality import slow_slices_note
 from perfrunner.domain import Case
 from perfrunner.results import ExperimentData, TrialRecord

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from perfrunner.analysis import compare
+from perfrunner.analysis.compare import compare
 from perfrunner.analysis.estimate import Pairing, adjust, paired_effects
 from perfrunner.analysis.looks import PRECISE, Look, anytime_level
 from perfrunner.analysis.model import ALPHA, Effect

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfrunner.analysis import compare
+from perfrunner.analysis.compare import compare
 from perfrunner.analysis.noise import NoiseFloor, is_aa, noise_floors
 from perfrunner.analysis.verdict import smallest_visible
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfrunner.analysis import compare
+from perfrunner.analysis.compare import compare
 from perfrunner.analysis.estimate import adjust, paired_effect, summarise
 
 ALARM = ("better", "worse")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfrunner.analysis import compare, noise
+from perfrunner.analysis import noise
+from perfrunner.analysis.compare import compare
 from perfrunner.measure.turns import levels
 from tests.support import rednoise
 

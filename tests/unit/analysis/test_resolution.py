@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.analysis import compare
+from perfrunner.analysis.compare import compare
 from perfrunner.analysis.estimate import paired_effect, unpaired_effect
 from perfrunner.spec.metrics import METRICS
 

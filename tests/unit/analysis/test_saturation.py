@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from perfrunner.analysis import compare
+from perfrunner.analysis.compare import compare
 from perfrunner.experiment.trial.outcome import discarded_reasons, group_reasons
 from perfrunner.measure.client import ClientCost, ClientReport, Phase
 from perfrunner.spec.model import Limits

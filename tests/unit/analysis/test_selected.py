@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfrunner.analysis import compare, moved_with
+from perfrunner.analysis.compare import compare
 from perfrunner.analysis.estimate import events_effect, paired_effect
+from perfrunner.analysis.other_metrics import moved_with
 from perfrunner.domain import Case
 
 CASE = Case("w", "-")

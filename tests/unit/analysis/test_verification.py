@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 import pytest
 
-from perfrunner.analysis import compare
+from perfrunner.analysis.compare import compare
 from perfrunner.analysis.history import history
 from perfrunner.analysis.nights import BACK, BLOCKS, Night, NightRow, confirms_loss, suspicions
 from perfrunner.domain import Case

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfrunner.analysis import Effect, Summary
+from perfrunner.analysis.model import Effect, Summary
 from perfrunner.report.numbers import (
     change,
     factor_label,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.analysis import Comparison, Effect, Row
-from perfrunner.analysis.model import Summary
+from perfrunner.analysis.model import Comparison, Effect, Row, Summary
 from perfrunner.domain import Case
 from perfrunner.report.numbers import minus
 from perfrunner.report.sentences import preface, sentences
