@@ -1,7 +1,7 @@
 """Build the artifact of a variant, or find it in the build cache (see cache.py).
 
 A build is compiled, bundled with its libraries, listed in a manifest and renamed into the cache. An artifact appears
-there complete or not at all, and only after everything that linking it again needs is stored (see links.py).
+there complete or not at all, and only after everything that linking it again needs is stored (see inputs.py).
 
 A build host runs this module too (worker.py), so that it and what it imports need only Python's standard library.
 """
@@ -38,13 +38,14 @@ from perfrunner.build.identity import (
 from perfrunner.build.inputs import (
     changed_since,
     find_inputs,
+    has_links,
     input_sums,
     keep_inputs,
+    keep_links,
     keep_sums,
     known_inputs,
     libraries,
 )
-from perfrunner.build.links import has_links, keep_links
 from perfrunner.build.output import Progress, silent
 from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
 from perfrunner.build.tree import BuildPlan, Tree, build_and_install, locked_tree, mirror

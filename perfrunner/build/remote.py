@@ -120,7 +120,7 @@ def _parsed(line: str) -> dict[str, Any]:
 
 # All modules of perfrunner.build that a build needs. They need only Python's standard library.
 MODULES = (
-    "artifact", "builder", "cache", "identity", "inputs", "layout", "links", "output",
+    "artifact", "builder", "cache", "identity", "inputs", "layout", "output",
     "toolchain", "tree", "worker",
 )  # fmt: skip
 PYTHON_AT_LEAST = (3, 10)
