@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.build.identity import allocator_pin
-from perfrunner.build.output import captured
+from perfrunner.build.tools import captured
 from perfrunner.errors import BuildError
 
 if TYPE_CHECKING:

@@ -46,8 +46,13 @@ from perfrunner.build.inputs import (
     known_inputs,
     libraries,
 )
-from perfrunner.build.output import Progress, silent
-from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
+from perfrunner.build.tools import (
+    Progress,
+    build_environment,
+    find_toolchain,
+    require_cargo,
+    silent,
+)
 from perfrunner.build.tree import BuildPlan, Tree, build_and_install, locked_tree, mirror
 from perfrunner.errors import BuildError
 from perfrunner.paths import with_home

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from perfrunner.build.artifact import damage
 from perfrunner.build.inputs import objects_of
-from perfrunner.build.output import Progress
+from perfrunner.build.tools import Progress
 from perfrunner.errors import EXIT_USAGE, BuildError
 
 CACHE_TAG = "CACHEDIR.TAG"

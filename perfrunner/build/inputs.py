@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from perfrunner.build.artifact import needed
-from perfrunner.build.output import captured
+from perfrunner.build.tools import captured
 from perfrunner.errors import BuildError
 
 _INPUTS_SCHEMA = 1

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from perfrunner.build.artifact import Artifact
 from perfrunner.build.builder import build_variant
 from perfrunner.build.layout import relink
-from perfrunner.build.output import Progress
+from perfrunner.build.tools import Progress
 from perfrunner.paths import with_home
 
 if TYPE_CHECKING:

@@ -33,9 +33,8 @@ from perfrunner.build.artifact import (
 from perfrunner.build.builder import request_of
 from perfrunner.build.cache import move_into_place, note_use, own_cache, space_hint, usable
 from perfrunner.build.layout import share_files
-from perfrunner.build.output import Progress, silent
 from perfrunner.build.place import Platform
-from perfrunner.build.toolchain import build_environment
+from perfrunner.build.tools import Progress, build_environment, silent
 from perfrunner.build.tree import snapshot_path, take_snapshot
 from perfrunner.children import python_archive
 from perfrunner.errors import BuildError, HostError
@@ -120,8 +119,7 @@ def _parsed(line: str) -> dict[str, Any]:
 
 # All modules of perfrunner.build that a build needs. They need only Python's standard library.
 MODULES = (
-    "artifact", "builder", "cache", "identity", "inputs", "layout", "output",
-    "toolchain", "tree", "worker",
+    "artifact", "builder", "cache", "identity", "inputs", "layout", "tools", "tree", "worker",
 )  # fmt: skip
 PYTHON_AT_LEAST = (3, 10)
 _MAIN = """\

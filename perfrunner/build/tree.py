@@ -28,8 +28,7 @@ from typing import IO
 
 from perfrunner.build.cache import locked, note_use
 from perfrunner.build.identity import content_hash, tree_files
-from perfrunner.build.output import Progress, run_logged
-from perfrunner.build.toolchain import Toolchain
+from perfrunner.build.tools import Progress, Toolchain, run_logged
 from perfrunner.errors import BuildError
 
 COMPONENT = "artifact"

@@ -28,7 +28,7 @@ from perfrunner.build.builder import BuildRequest, build, find
 from perfrunner.build.cache import own_cache
 from perfrunner.build.identity import ID_LENGTH
 from perfrunner.build.layout import relink
-from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
+from perfrunner.build.tools import build_environment, find_toolchain, require_cargo
 from perfrunner.errors import BuildError
 from perfrunner.paths import home
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfrunner.build.cache import locked
-from perfrunner.build.output import Progress, run_logged
-from perfrunner.build.toolchain import build_environment
+from perfrunner.build.tools import Progress, build_environment, run_logged
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.paths import real_path, with_home
 from perfrunner.sources.git import AS_STORED, Commit, Repository

@@ -16,7 +16,7 @@ from typing import Any
 
 from perfrunner.build import inputs
 from perfrunner.build.builder import build_variant
-from perfrunner.build.output import Progress, silent
+from perfrunner.build.tools import Progress, silent
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts.container import Image, find_image
 from perfrunner.hosts.local import LocalTransport

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from perfrunner.build.place import Platform, platform_here, platform_of
 from perfrunner.build.remote import tools_on
-from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
+from perfrunner.build.tools import build_environment, find_toolchain, require_cargo
 from perfrunner.errors import HostError, PerfrunnerError
 from perfrunner.experiment.plan import profiled_cases
 from perfrunner.experiment.preflight.health import Finding, host_findings, watch

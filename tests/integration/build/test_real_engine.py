@@ -11,7 +11,7 @@ import pytest
 
 from perfrunner.build import check, relink
 from perfrunner.build.inputs import build_commands, parse_commands
-from perfrunner.build.toolchain import build_environment, find_toolchain
+from perfrunner.build.tools import build_environment, find_toolchain
 from perfrunner.errors import SettingsCheckError
 from perfrunner.hosts import Host, open_host
 from perfrunner.spec.cluster import HostSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfrunner.build.artifact import parse_ldd
-from perfrunner.build.output import excerpt, failed, missing_package, run_logged
+from perfrunner.build.tools import excerpt, failed, missing_package, run_logged
 
 GCC = """
 [1/9] Building CXX object a.cc.o

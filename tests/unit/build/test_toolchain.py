@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.build.toolchain import build_environment, find_toolchain, require_cargo
+from perfrunner.build.tools import build_environment, find_toolchain, require_cargo
 from perfrunner.errors import BuildError
 
 

@@ -15,7 +15,7 @@ BUILDING = """
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from perfrunner.build.output import run_logged
+from perfrunner.build.tools import run_logged
 from perfrunner.build.tree import locked_tree
 
 cache = Path(sys.argv[1])
