@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from perfrunner.analysis.model import Comparison, Effect, Interval, Row
-    from perfrunner.spec.metrics import MetricType
-    from perfrunner.spec.published import (
+    from perfrunner.spec.expectations import (
         PublishedRow,
         PublishedTable,
         PublishedValue,
         PublishedValues,
     )
+    from perfrunner.spec.metrics import MetricType
 
 Agreement: TypeAlias = Literal["agrees", "disagrees", "cannot tell"]
 Likeness: TypeAlias = Literal["same size", "same direction", "disagrees", "cannot tell"]

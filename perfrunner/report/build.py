@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from perfrunner.analysis.noise import NoiseFloor
     from perfrunner.results import ExperimentData
-    from perfrunner.spec.published import PublishedValues
+    from perfrunner.spec.expectations import PublishedValues
 
 MOST_MOVED = 6
 OPEN_HOME = re.compile(r"'~/([\w@%+=:,./-]*)'")  # a shell does not expand a quoted ~
@@ -113,7 +113,7 @@ def _expected_gains(data: ExperimentData, comparison: Comparison) -> tuple[Expec
     recorded = data.experiment.spec_json.get("expected_gains")
     if not recorded or not comparison.paired:
         return ()
-    from perfrunner.spec.expected_gains import ExpectedGain
+    from perfrunner.spec.expectations import ExpectedGain
 
     return judged_expected_gains(data, comparison, map(ExpectedGain.model_validate, recorded))
 
@@ -122,7 +122,7 @@ def _recorded_published(data: ExperimentData) -> PublishedValues | None:
     recorded = data.experiment.spec_json.get("published")
     if not recorded:
         return None
-    from perfrunner.spec.published import PublishedValues
+    from perfrunner.spec.expectations import PublishedValues
 
     return PublishedValues.model_validate(recorded)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from perfrunner.analysis.model import Comparison, Effect, Row
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData
-    from perfrunner.spec.expected_gains import ExpectedGain
+    from perfrunner.spec.expectations import ExpectedGain
     from perfrunner.spec.metrics import MetricType
 
 

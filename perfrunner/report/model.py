@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from perfrunner.report.method import Method
     from perfrunner.report.sentences import Sentence
     from perfrunner.results import BuildRecord, ExperimentRecord
-    from perfrunner.spec.published import PublishedValues
+    from perfrunner.spec.expectations import PublishedValues
 
 
 SCHEMA = 2  # version of the JSON format

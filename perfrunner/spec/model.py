@@ -26,9 +26,8 @@ from perfrunner.spec.base import (
     refuse,
 )
 from perfrunner.spec.cluster import ClusterSpec
-from perfrunner.spec.expected_gains import ExpectedGain
+from perfrunner.spec.expectations import ExpectedGain, PublishedValues
 from perfrunner.spec.metrics import METRICS, OF_A_STORE, is_metric, metric_type
-from perfrunner.spec.published import PublishedValues
 from perfrunner.spec.suggest import expected_name
 from perfrunner.spec.units import AUTO, number_of, parse_share
 from perfrunner.spec.variant import ParamName, ParamValue, Variant, check_params

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from perfrunner.analysis.published import PublishedLine
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData
-    from perfrunner.spec.published import PublishedValues
+    from perfrunner.spec.expectations import PublishedValues
 
 DATA = "data"
 IMAGES = Path("..") / "images"

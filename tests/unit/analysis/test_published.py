@@ -7,8 +7,8 @@ import pytest
 from perfrunner.analysis.model import Comparison, Effect, Row, Summary
 from perfrunner.analysis.published import published_lines
 from perfrunner.domain import Case
+from perfrunner.spec.expectations import PublishedValues
 from perfrunner.spec.metrics import metric_type
-from perfrunner.spec.published import PublishedValues
 
 CASE = Case("pf", "persistent")
 

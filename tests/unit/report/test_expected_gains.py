@@ -14,7 +14,7 @@ from perfrunner.cli import main
 from perfrunner.report import build_report, render
 from perfrunner.results import ResultStore
 from perfrunner.spec import load_spec
-from perfrunner.spec.expected_gains import ExpectedGain
+from perfrunner.spec.expectations import ExpectedGain
 from perfrunner.spec.switches import own_table
 from tools.writeups.archive import read_archive
 

@@ -17,7 +17,7 @@ from test_published import TABLES
 from perfrunner.cli import main
 from perfrunner.report import build_report, json_document, model, render
 from perfrunner.report import history as history_module
-from perfrunner.spec.published import PublishedValues
+from perfrunner.spec.expectations import PublishedValues
 
 SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
 

@@ -19,7 +19,7 @@ from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.names import folded
 from perfrunner.report.render import read_raw
-from perfrunner.spec.published import PublishedValues
+from perfrunner.spec.expectations import PublishedValues
 from tools.writeups.archive import read_archive
 
 TWELVE = (

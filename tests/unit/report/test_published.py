@@ -14,7 +14,7 @@ from perfrunner.report.page import html_text
 from perfrunner.report.published import measured_change
 from perfrunner.report.render import read_raw
 from perfrunner.results.raw import RawSeries
-from perfrunner.spec.published import PublishedValues
+from perfrunner.spec.expectations import PublishedValues
 
 GLIBC, JEMALLOC, THP = VARIANTS
 TABLES = [

@@ -8,7 +8,7 @@ import pytest
 
 from perfrunner.experiment.session import differences, resolved
 from perfrunner.spec import load_spec
-from perfrunner.spec.published import PublishedValues
+from perfrunner.spec.expectations import PublishedValues
 
 EXPERIMENTS = Path(__file__).parents[3] / "specs" / "experiments"
 BLOCK = """\
