@@ -9,8 +9,13 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from perfrunner.cli.progress import BarProgress, LineProgress, progress_listener
-from perfrunner.cli.run_line import ROTATION_S, RunLine
+from perfrunner.cli.progress import (
+    ROTATION_S,
+    BarProgress,
+    LineProgress,
+    RunLine,
+    progress_listener,
+)
 from perfrunner.domain import Case
 from perfrunner.experiment import events as ev
 from perfrunner.report.names import short_names
