@@ -22,7 +22,7 @@ from perfrunner.errors import PerfrunnerError, UsageError
 from perfrunner.report.build import build_report
 from perfrunner.report.html import render_page
 from perfrunner.report.model import primary_rows
-from perfrunner.report.page.effects import panels
+from perfrunner.report.page.tables import panels
 from perfrunner.report.redact import redacted
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from perfrunner.report.html import embedded, render_page
 from perfrunner.report.json_document import document
 from perfrunner.report.model import HOSTS, primary_rows
 from perfrunner.report.page.chart_data import chart_data
-from perfrunner.report.page.effects import panels
-from perfrunner.report.page.tables import brief, explained_section, tables
+from perfrunner.report.page.tables import brief, explained_section, panels, tables
 from perfrunner.report.published import counts_text, published_texts, reference_facts
 from perfrunner.report.sentences import question
 from perfrunner.report.variants import command
