@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from perfrunner.domain import Case, TrialKey
 from perfrunner.experiment import events as ev
@@ -14,10 +13,6 @@ from perfrunner.experiment.plan import MOST_BLOCKS, case_widths, decide
 from perfrunner.experiment.recorder import Recorder
 from perfrunner.experiment.session import EXTENDED, RunContext
 from perfrunner.experiment.trial.placement import TrialResult
-
-if TYPE_CHECKING:
-    pass
-
 
 IN_A_ROW = 3
 _PARTICULARS = re.compile(r"/\S+|\d+")  # details of one trial: paths, ports, pids, seconds

@@ -15,6 +15,17 @@ from perfrunner.analysis.noise import SamplingCost, failed_checks, sampling_cost
 from perfrunner.analysis.other_metrics import ENOUGH, metadata_shares, moved_with
 from perfrunner.analysis.published import published_lines
 from perfrunner.domain import MEASURED_PRECONDITIONS, PRECONDITIONS, unchecked
+from perfrunner.report.environment import (
+    differing_builds,
+    differing_hosts,
+    limited,
+    pinned_sources,
+    same_builds,
+    source_facts,
+    trees_note,
+    trial_notes,
+    variant_facts,
+)
 from perfrunner.report.expected_gains import (
     ExpectedGainLine,
     judged_expected_gains,
@@ -22,7 +33,6 @@ from perfrunner.report.expected_gains import (
     states_text,
 )
 from perfrunner.report.explain import profiled_pairs
-from perfrunner.report.facts import differing_builds, differing_hosts, limited, trial_notes
 from perfrunner.report.method import (
     NOISE_FLOOR,
     aa_alarms,
@@ -35,13 +45,6 @@ from perfrunner.report.model import HOSTS, LOAD, Counts, Fact, Moved, Report
 from perfrunner.report.numbers import percent_change, significant
 from perfrunner.report.sentences import preface, sentences
 from perfrunner.report.two_runs import COMPARED
-from perfrunner.report.variants import (
-    pinned_sources,
-    same_builds,
-    source_facts,
-    trees_note,
-    variant_facts,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

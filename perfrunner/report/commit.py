@@ -9,10 +9,10 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from perfrunner.report.environment import definition, short_build_id
 from perfrunner.report.method import method_line
 from perfrunner.report.numbers import change, scale_for, significant
 from perfrunner.report.published import WIDTH, commit_published
-from perfrunner.report.variants import definition, short_build_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

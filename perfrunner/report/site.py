@@ -13,11 +13,11 @@ from perfrunner.analysis.history import history
 from perfrunner.analysis.nights import Night, nights, primary_metrics
 from perfrunner.analysis.noise import is_aa
 from perfrunner.report.charts.style import VARIANTS
+from perfrunner.report.environment import definition
 from perfrunner.report.history import history_document, run_text
 from perfrunner.report.html import embedded, render_page, slug
 from perfrunner.report.numbers import LARGE_RATIO
 from perfrunner.report.redact import redacted_record
-from perfrunner.report.variants import definition
 from perfrunner.results import open_store
 from perfrunner.results.files import write_whole
 

@@ -9,8 +9,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.account import TITLE, account_rows
+from perfrunner.report.environment import command, flatten, own_facts, shared_build
 from perfrunner.report.explain import NO_COUNTERS
-from perfrunner.report.facts import flatten, own_facts, shared_build
 from perfrunner.report.html import embedded, render_page
 from perfrunner.report.json_document import document
 from perfrunner.report.model import HOSTS, primary_rows
@@ -18,7 +18,6 @@ from perfrunner.report.page.chart_data import chart_data
 from perfrunner.report.page.tables import brief, explained_section, panels, tables
 from perfrunner.report.published import counts_text, published_texts, reference_facts
 from perfrunner.report.sentences import question
-from perfrunner.report.variants import command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ import synthetic
 
 from perfrunner.errors import StoreError
 from perfrunner.report import build_report, render, write_html
-from perfrunner.report.facts import flatten
+from perfrunner.report.environment import flatten
 from perfrunner.report.page.assemble import SCRIPTS, workload_words
 from perfrunner.report.page.tables import tables
 from perfrunner.spec.workloads import SdkSpec
