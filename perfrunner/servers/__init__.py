@@ -5,7 +5,6 @@ memcached.py  redis.py      what these servers add: their settings, figures, ref
 registry.py     the adapter of each kind
 agent.py  wire.py           the program that asks a server, on the server's own host
 checks.py       what can be known of a command before it starts
-configuration.py            what a configuration file of Redis asks for
 preload.py      find, check and ask a preloaded allocator
 checkout.py     check out and build a revision of a repository
 prepare.py  placing.py      find programs, libraries and images, name their content; bring them to a host over SSH

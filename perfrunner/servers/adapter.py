@@ -67,7 +67,7 @@ class Adapter:
         return {}
 
     def files(self, arguments: Sequence[str]) -> list[str]:
-        """Return the configuration files that the arguments name, which Redis' have (configuration.py)."""
+        """Return the configuration files that the arguments name, which Redis' have (checks.py)."""
         del arguments
         return []
 

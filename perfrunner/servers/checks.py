@@ -1,22 +1,27 @@
 """What can be known of a server's command on this machine before anything starts.
 
 Implements perfrunner.spec.server.ServerChecks: a spec is read with these checks, so that each error has its line.
+The configuration files that a command of Redis names are read as well: a replica would copy the data of a server in
+use as soon as it starts, also if a later option switches that off.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfrunner.errors import UsageError
+from perfrunner.hosts import scripts
 from perfrunner.hosts.container import find_image
 from perfrunner.hosts.local import LocalTransport
 from perfrunner.hosts.process import BASE_ENVIRONMENT
-from perfrunner.servers.configuration import unfit_in_files
+from perfrunner.hosts.transport import Transport
 from perfrunner.servers.preload import find_library, linked_allocator, marked, read_elf
+from perfrunner.servers.redis import OVERRULED
 from perfrunner.servers.registry import adapter_for
 from perfrunner.sources.git import Repository
 from perfrunner.sources.run_git import GitError
@@ -24,6 +29,7 @@ from perfrunner.spec.allocator import is_crate
 from perfrunner.spec.server import Kind, ServerSpec
 from perfrunner.spec.suggest import did_you_mean
 
+_DEPTH = 8  # of configuration files that include others
 HERE = "this machine"  # its name in messages
 HOW_TO_LINK_LIBC = {"redis": " (redis, valkey: make MALLOC=libc)"}
 # Texts in the program of a server, by its kind.
@@ -198,3 +204,39 @@ def _programs() -> set[str]:
         if Path(directory).is_dir()
         for path in Path(directory).iterdir()
     }
+
+
+def unfit_in_files(kind: str, arguments: Sequence[str], host: Transport) -> str | None:
+    """Return why a server with its configuration files cannot be measured; None if it can, as far as they are known.
+
+    The files are those of `host`.
+    """
+    adapter = adapter_for(kind)
+    given = {word[2:].lower() for word in arguments if word.startswith("--")}
+    for file in adapter.files(arguments):
+        settings = {
+            name: value
+            for name, value in _settings(file, host, _DEPTH).items()
+            if name not in given and name not in OVERRULED
+        }
+        if text := adapter.unfit(settings):
+            return f"{file} has {text}, in a copy of the file"
+    return None
+
+
+def _settings(file: str, host: Transport, depth: int) -> Mapping[str, str]:
+    settings: dict[str, str] = {}
+    if not file.startswith("/") or not depth:
+        return settings  # the server says what is wrong with it
+    text = host.run(["sh", "-c", scripts.SHOW_FILES, "sh", file], check=False).stdout
+    for line in text.splitlines():
+        try:
+            name, *values = shlex.split(line)
+        except ValueError:  # empty, or the server says what is wrong
+            continue
+        value = " ".join(values)
+        if name.lower() == "include":
+            settings |= _settings(value, host, depth - 1)
+        elif not name.startswith("#"):
+            settings[name.lower()] = value
+    return settings

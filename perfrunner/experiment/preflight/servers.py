@@ -23,7 +23,7 @@ from perfrunner.experiment.trial.placement import Deployed, Placement, client_py
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.hosts import scripts
 from perfrunner.servers.adapter import Adapter, State
-from perfrunner.servers.configuration import unfit_in_files
+from perfrunner.servers.checks import unfit_in_files
 from perfrunner.servers.placing import own_allocator, place
 from perfrunner.servers.preload import asking, read_back
 from perfrunner.servers.prepare import PreparedServer

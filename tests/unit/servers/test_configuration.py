@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.hosts.local import LocalTransport
-from perfrunner.servers.configuration import unfit_in_files
+from perfrunner.servers.checks import unfit_in_files
 
 
 def unfit(*words: str, kind: str = "redis") -> str | None:
