@@ -39,7 +39,7 @@ fleet_option = click.option(
     envvar="PERFRUNNER_FLEET",
     default=Path("fleet.yaml"),
     show_default=True,
-    help="Fleet file, which lists the groups of hosts and the database of the queue.",
+    help="Fleet file, which lists the groups of hosts and the database of the queue; $PERFRUNNER_FLEET names another.",
 )
 
 
@@ -219,7 +219,7 @@ def workers(fleet_path: Path, groups: tuple[str, ...], name: str | None, drain: 
 )
 @options.json_option
 def status(job_id: str | None, fleet_path: Path, everything: bool, as_json: bool) -> None:
-    """Show the queued, running and ended jobs with their progress and time left, and the workers."""
+    """Show the jobs, or only JOB (an id or the start of one), with progress and time left, and the workers."""
     from perfrunner.fleet.job import UNFINISHED, find
     from perfrunner.fleet.workers import Workers
 

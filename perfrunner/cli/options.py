@@ -148,9 +148,9 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show the plan wit
 fail_on_option = click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
-    help="Exit with 1 if the report has this verdict. worse: a primary metric is worse and its interval reaches"
-    " beyond the margin, or no metric has a verdict. unsure: also if a primary metric is unsure, not comparable"
-    " or has no verdict. lost: a gain of the spec's `expected_gains` is gone or was not measured.",
+    help="Exit with 1 on this result (default: never). worse: a primary metric is worse and its interval reaches"
+    " beyond the margin, or no primary metric has a verdict. unsure: also if a primary metric is unsure, not"
+    " comparable or has no verdict. lost: a gain of the spec's `expected_gains` is lost or was not measured.",
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print no progress on stderr.")
 tune_option = click.option(

@@ -222,7 +222,8 @@ def with_sources(spec: Spec, texts: tuple[str, ...]) -> Spec:
         if server is not None:
             if server.git is None:
                 raise UsageError(
-                    f"--source {text}: variant {name} is a server that is not built from git"
+                    f"--source {text}: variant {name} is a server that is not built from git",
+                    "give its server the keys git, build and command in the spec",
                 )
             changed = server.model_copy(update={"revision": source})
             variants[name] = variants[name].model_copy(update={"server": changed})

@@ -49,6 +49,7 @@ def command(directory: Path, stores: tuple[Path, ...]) -> None:
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
+    metavar="N",
     default=8321,
     show_default=True,
     help="TCP port; 0 takes a free one.",

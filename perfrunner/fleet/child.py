@@ -53,7 +53,7 @@ def require_tied() -> None:
     """Raise a HostError if the tool is missing that ends a run together with its worker."""
     if shutil.which(TIED[0]) is None:
         raise HostError(
-            f"{TIED[0]} is not installed, which a worker needs", "apt-get install util-linux"
+            f"a worker needs {TIED[0]}, which is not installed", "apt-get install util-linux"
         )
 
 

@@ -157,7 +157,10 @@ def prepare(engine: Engine, place: str, *, create: bool) -> None:
         if schema_table.name not in tables:
             ours = tables & set(metadata.tables)
             if tables and (ours or engine.dialect.name == "sqlite"):
-                raise StoreError(f"{place} is a database, but not a perfrunner store")
+                raise StoreError(
+                    f"{place} is a database, but not a perfrunner store",
+                    "name another results directory with --out, or another database with --store",
+                )
             if not create:
                 raise StoreError(f"{place} is empty: no results are stored in it")
             metadata.create_all(connection)
@@ -295,7 +298,10 @@ def _parse(text: str) -> URL:
     try:
         url = make_url(text)
     except ArgumentError as error:
-        raise StoreError(f"{text.rsplit('@', maxsplit=1)[-1]!r} is not a database URL") from error
+        raise StoreError(
+            f"{text.rsplit('@', maxsplit=1)[-1]!r} is not a database URL",
+            "give --store postgresql://USER@HOST/DATABASE or sqlite:///FILE",
+        ) from error
     if url.drivername in ("postgres", "postgresql"):
         url = url.set(drivername="postgresql+psycopg")
     return url
@@ -322,7 +328,7 @@ def _server(url: URL) -> Engine:
     if url.get_backend_name() not in _LOCKS:
         raise StoreError(
             f"cannot store results in {url.get_backend_name()}",
-            "name a directory, or a postgresql:// URL",
+            "give --store postgresql://USER@HOST/DATABASE or sqlite:///FILE, or leave it out",
         )
     try:
         return create_engine(patient(url), pool_pre_ping=True)
