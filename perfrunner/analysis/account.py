@@ -76,16 +76,15 @@ def accounts(cases: Iterable[CaseBlocks], variants: Iterable[str]) -> Iterable[A
 
 def _account(blocks: CaseBlocks, baseline: str, variant: str) -> Account | None:
     pairs = {name: blocks.paired(name, baseline, variant) for name in (*PARTS, BACKGROUND)}
-    common = set.intersection(*(set(pair.base) for pair in pairs.values()))
-    if not common:
+    base, other = ({n: getattr(p, side) for n, p in pairs.items()} for side in ("base", "other"))
+    common = set.intersection(*map(set, base.values()))
+    times = {b: time for b in common if (time := sum(base[name][b] for name in PARTS)) > 0}
+    if not times:
         return None
-    base = {name: {b: pair.base[b] for b in common} for name, pair in pairs.items()}
-    other = {name: {b: pair.other[b] for b in common} for name, pair in pairs.items()}
-    times = {b: sum(base[name][b] for name in PARTS) for b in common}
 
     def part(metric: str, title: str, names: Iterable[str]) -> Part:
         def shares(values: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
-            return {b: sum(values[name][b] for name in names) / times[b] for b in common}
+            return {b: sum(values[name][b] for name in names) / time for b, time in times.items()}
 
         names = tuple(names)
         effect = paired_effect("difference", baseline, shares(base), shares(other), 0.0)

@@ -24,6 +24,7 @@ import numpy as np
 
 from perfrunner.analysis.inference import (
     false_discovery,
+    ratio_of,
     signed_rank_p,
     special,
     t_interval,
@@ -358,5 +359,4 @@ def _not_a_ratio(block: int, x: float, y: float) -> NotARatioError:
 
 
 def _back(kind: EffectKind, value: V) -> V:
-    with np.errstate(over="ignore"):  # an interval of a few wild ratios may reach to infinity
-        return np.exp(value) if kind == "ratio" else value
+    return ratio_of(value) if kind == "ratio" else value

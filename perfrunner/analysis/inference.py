@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 V = TypeVar("V", float, "Array")
+MOST_LOG = 400.0  # as a factor, with room for the axis of a chart, it is still a finite number
 MOST_EXACT = 50  # values, for the exact signed-rank distribution; scipy has the same limit
 
 
@@ -30,6 +31,12 @@ MOST_EXACT = 50  # values, for the exact signed-rank distribution; scipy has the
 def special() -> ModuleType:
     """Return scipy.special. It is imported on first use: importing it is a fifth of the CPU time to import a run."""
     return importlib.import_module("scipy.special")
+
+
+def ratio_of(log: V) -> V:
+    """Return the ratio of a log ratio. An interval of a few wild ratios stays finite and above zero."""
+    ratio: V = np.exp(np.clip(log, -MOST_LOG, MOST_LOG))
+    return ratio
 
 
 def t_critical(tail: ArrayLike, freedom: ArrayLike) -> Array:

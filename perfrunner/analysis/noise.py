@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.analysis.cases import CaseBlocks, clean_blocks
 from perfrunner.analysis.compare import compare
 from perfrunner.analysis.environment import hosts_of, same_hosts
-from perfrunner.analysis.inference import t_critical
+from perfrunner.analysis.inference import ratio_of, t_critical
 from perfrunner.analysis.model import ALPHA, CONFIDENCE, Effect, EffectKind, Interval
 from perfrunner.analysis.verdict import deviation, smallest_visible
 from perfrunner.domain import NO_BUCKET, Case
@@ -58,7 +58,7 @@ def half_width(effect: Effect) -> float | None:
         return None
     low, high = deviation(effect, effect.ci95)
     half = (high - low) / 2
-    return math.expm1(half) if effect.kind == "ratio" else half
+    return float(ratio_of(half)) - 1 if effect.kind == "ratio" else half
 
 
 def is_aa(spec_json: Mapping[str, Any]) -> bool:
@@ -163,7 +163,7 @@ def failed_checks(facts: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _around(ratio: float, half: float) -> Interval:
-    return ratio * math.exp(-half), ratio * math.exp(half)
+    return ratio * ratio_of(-half), ratio * ratio_of(half)
 
 
 def _paired_spread(blocks: CaseBlocks, metric: str, baseline: str) -> _Spread | None:

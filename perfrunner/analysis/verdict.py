@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perfrunner.analysis.inference import t_critical, t_noncentrality, t_power
+from perfrunner.analysis.inference import MOST_LOG, ratio_of, t_critical, t_noncentrality, t_power
 from perfrunner.analysis.model import ALPHA, Effect, Interval
 from perfrunner.domain import MIN_BLOCKS, Verdict
 
@@ -118,8 +118,7 @@ def interval_at(effect: Effect, confidence: float) -> Interval | None:
         float(middle + (end - middle) * wanted / known) for end in deviation(effect, effect.ci95)
     )
     if effect.kind == "ratio":
-        with np.errstate(over="ignore"):  # an interval of a few wild ratios may reach to infinity
-            return float(np.exp(low)), float(np.exp(high))
+        return float(ratio_of(low)), float(ratio_of(high))
     return low, high
 
 
@@ -144,7 +143,7 @@ def _visible(effect: Effect, n: int, level: float) -> float:
     """Return the smallest change that `n` blocks with the spread of this effect find with probability POWER."""
     assert effect.sd is not None
     seen = resolution_deviation(effect) + _noncentrality(n, level) * effect.sd / math.sqrt(n)
-    return float(math.expm1(seen) if effect.kind == "ratio" else seen)
+    return float(math.expm1(min(seen, MOST_LOG)) if effect.kind == "ratio" else seen)
 
 
 def _shrunk(estimated: Array, error: Array) -> Array:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from perfrunner.analysis.cases import type_of
 from perfrunner.analysis.noise import FLOORS_FACT, NoiseFloor, is_aa, noise_floors
 from perfrunner.analysis.quality import NAMED, ROBUST, SLOW, TOTAL
 from perfrunner.analysis.verdict import smallest_visible
 from perfrunner.report.model import Fact
-from perfrunner.report.numbers import scale_of, significant
-from perfrunner.spec.metrics import metric_type
+from perfrunner.report.numbers import LARGE_RATIO, factor, scale_of, significant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -231,7 +231,7 @@ def noise_text(floors: Iterable[NoiseFloor], comparison: Comparison) -> str:
     if not shown:
         return "unknown for these workloads on this host: measure it with perfrunner aa SPEC"
     parts = [
-        f"{metric} " + ", ".join(f"±{_size(f)} {f.case}" for f in shown if f.metric == metric)
+        f"{metric} " + ", ".join(f"{_size(f)} {f.case}" for f in shown if f.metric == metric)
         for metric in primary
         if any(f.metric == metric for f in shown)
     ]
@@ -254,9 +254,11 @@ def aa_alarms(data: ExperimentData, comparison: Comparison) -> Iterable[str]:
 
 def _size(floor: NoiseFloor) -> str:
     if floor.kind == "ratio":
-        return f"{significant(100 * floor.floor, 2)} %"
-    metric = metric_type(floor.metric)
+        if floor.floor > LARGE_RATIO:
+            return f"a factor of {factor(1 + floor.floor)}"
+        return f"±{significant(100 * floor.floor, 2)} %"
+    metric = type_of(floor.metric)
     if metric.unit == "%":
-        return f"{significant(floor.floor, 2)} pt"
+        return f"±{significant(floor.floor, 2)} pt"
     scale = scale_of(metric, floor.floor)
-    return f"{scale.number(floor.floor, 2)}{scale.joint}{scale.unit}"
+    return f"±{scale.number(floor.floor, 2)}{scale.joint}{scale.unit}"

@@ -23,6 +23,7 @@ ARROWS = {"higher": "↑", "lower": "↓", "none": "·"}
 MARKS = {"better": "✔", "worse": "✘", "same": "=", "unsure": "?", "not comparable": "!"}
 TIMES_SIGN, DIVIDE_SIGN = "\N{MULTIPLICATION SIGN}", "\N{DIVISION SIGN}"
 EXACT = "[exact]"  # instead of an interval that is narrower than the last digit of its value
+MOST_FACTOR = 1e12  # beyond it a factor only says that the blocks differ wildly
 LARGE_RATIO = 1.5  # beyond it a factor reads better than a percentage
 
 
@@ -181,7 +182,9 @@ def _ratio(effect: Estimated) -> str:
 
 
 def factor(value: float, digits: int = 3) -> str:
-    """Return a factor with its significant digits only: `2.13`, `200,000`."""
+    """Return a factor with its significant digits only: `2.13`, `200,000`, and beyond a million millions `4e+38`."""
+    if not 1 / MOST_FACTOR < value < MOST_FACTOR:
+        return minus(f"{value:.0e}")
     return f"{float(f'{value:.{digits}g}'):,.0f}" if value >= 1000 else significant(value, digits)
 
 

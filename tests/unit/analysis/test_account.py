@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -134,3 +136,19 @@ def test_writes_that_are_still_owed_are_noted_next_to_the_throughput(trial, data
     assert note == (
         "writes not yet on disk at the end of the load: 1,004 against 4 of the baseline, +1,000 [+1,000, +1,000]"
     )
+
+
+def test_a_block_without_time_has_no_account(trial, data, rng):
+    """A baseline that did nothing in one block leaves that block out; in all blocks, the account."""
+
+    def idle(blocks):
+        return [
+            replace(t, metrics=dict.fromkeys(t.metrics, 0.0) | {"ops_per_s": 1e6})
+            if t.variant == "a" and t.block in blocks
+            else t
+            for t in trials(trial, rng)
+        ]
+
+    (account,) = compare(data(idle({1}))).accounts
+    assert account.time.effect.n == BLOCKS - 1
+    assert compare(data(idle(range(BLOCKS + 1)))).accounts == ()

@@ -20,7 +20,14 @@ from perfrunner.analysis.estimate import (
     summarise_all,
 )
 from perfrunner.analysis.model import Effect
-from perfrunner.analysis.verdict import MOST_BLOCKS, decide, interval_at, more_blocks
+from perfrunner.analysis.noise import half_width
+from perfrunner.analysis.verdict import (
+    MOST_BLOCKS,
+    decide,
+    interval_at,
+    more_blocks,
+    smallest_visible,
+)
 from perfrunner.domain import MIN_BLOCKS
 
 positive = st.floats(1e-3, 1e9)
@@ -208,3 +215,17 @@ def test_more_blocks_are_the_fewest(estimate, half):
 
 def test_an_effect_on_the_edge_of_the_margin_asks_for_many_blocks():
     assert more_blocks([effect(0.0, 400.0, margin=1.0)]) == [None]
+
+
+@given(st.integers(2, 7), st.floats(0.1, 200), st.sampled_from([0.05, 0.005, 1e-4]))
+def test_wild_ratios_have_finite_intervals_above_zero(blocks, spread, level):
+    """Two blocks whose ratios differ by a factor of a hundred have an interval beyond all floating-point numbers."""
+    base = dict.fromkeys(range(blocks), 1.0)
+    other = {block: math.exp(spread * (-1) ** block) for block in base}
+    effect = paired_effect("ratio", "a", base, other, 0.01)
+    for interval in (effect.ci95, interval_at(effect, 1 - level)):
+        assert interval is not None
+        assert 0 < interval[0] <= effect.estimate <= interval[1] < math.inf
+    for size in (smallest_visible(effect, level), half_width(effect)):
+        assert size is not None
+        assert 0 < size < math.inf

@@ -50,6 +50,22 @@ def test_a_floor_of_another_workload_is_not_shown(aa, data):
     assert "unknown" in context(build_report(later), "noise floor")
 
 
+def test_a_floor_of_an_unknown_metric_and_a_huge_floor_are_shown(aa, data):
+    record = noise_floors(aa)[0].record()
+    records = [
+        {**record, "metric": "no_longer_measured", "kind": "difference", "floor": 3.0},
+        {**record, "metric": "ops_per_s", "floor": 1.9e30},
+    ]
+    spec = {**data.experiment.spec_json, "primary": ["no_longer_measured", "ops_per_s"]}
+    trials = [replace(t, metrics={**t.metrics, "no_longer_measured": 1.0}) for t in data.trials]
+    later = replace(data.experiment, facts={"noise_floor": records}, spec_json=spec)
+    text = context(
+        build_report(replace(data, experiment=later, trials=tuple(trials))), "noise floor"
+    )
+    assert "no_longer_measured ±3.0 " in text
+    assert "ops_per_s a factor of 2e+30 " in text
+
+
 def test_a_build_that_differs_from_itself_is_a_warning(aa):
     shifted = tuple(
         replace(t, metrics={**t.metrics, "ops_per_s": t.metrics["ops_per_s"] * 1.2})
