@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 THROUGHPUT = "ops_per_s"
 # What judges the total CPU next to throughput: the first of these that the case has.
 TOTAL_CPU = ("total_cpu_us_per_op", "server_cpu_us_per_op")
+# What has to be reported in the same sentence as a change of one of them.
+COUNTERPARTS = {THROUGHPUT: TOTAL_CPU, **dict.fromkeys(TOTAL_CPU, (THROUGHPUT,))}
 MORE_CPU, LESS_CPU = "more CPU", "less CPU"
 
 # Metrics that add up to the time of a load thread per operation.

@@ -15,6 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from perfrunner.analysis.account import TOTAL_CPU
 from perfrunner.analysis.environment import (
     differences,
     shared_environment,
@@ -56,6 +57,13 @@ SMALLEST = 1e-300
 POOL_RUNS = 20  # number of first runs from which each case's spread is estimated for the pool
 
 Place: TypeAlias = tuple[Case, str]  # a case and a variant
+
+
+def histories(nights: Sequence[Night], metrics: Sequence[str]) -> list[History]:
+    """Return the history of each metric; next to others, a total CPU that no run has is left out."""
+    measured = {row.metric.id for night in nights for row in night.rows}
+    followed = [m for m in metrics if m in measured or m not in TOTAL_CPU] or metrics
+    return [history(nights, metric, metrics=len(followed)) for metric in followed]
 
 
 def history(nights: Sequence[Night], metric: str, *, metrics: int = 1) -> History:

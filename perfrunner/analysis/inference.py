@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-V = TypeVar("V", float, "Array")
+V = TypeVar("V", np.float64, float, "Array")
 MOST_LOG = 400.0  # as a factor, with room for the axis of a chart, it is still a finite number
 MOST_EXACT = 50  # values, for the exact signed-rank distribution; scipy has the same limit
 

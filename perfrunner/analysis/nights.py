@@ -20,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from perfrunner.analysis.account import THROUGHPUT, TOTAL_CPU
 from perfrunner.analysis.cases import type_of
 from perfrunner.analysis.model import Interval
 from perfrunner.analysis.series import History, Series, leaning, resolution_of, scaled, turn_of
@@ -77,13 +78,19 @@ class Night:
         return str(self.record.spec_json.get("baseline", ""))
 
 
-def primary_metrics(record: ExperimentRecord) -> tuple[str, ...]:
-    """Return the primary metrics that the run's spec names."""
-    return tuple(record.spec_json.get("primary") or ("ops_per_s",))
+def followed_metrics(record: ExperimentRecord) -> tuple[str, ...]:
+    """Return the primary metrics of the run's spec, and those of the total CPU that is judged next to throughput."""
+    primary = tuple(record.spec_json.get("primary") or (THROUGHPUT,))
+    if THROUGHPUT not in primary or any(name in primary for name in TOTAL_CPU):
+        return primary
+    return (*primary, *TOTAL_CPU)
 
 
 def night_of(data: ExperimentData, metrics: Sequence[str]) -> Night:
-    """Compute the results of a run from its trials, for `metrics` only."""
+    """Compute the results of a run from its trials, for `metrics` only.
+
+    Next to throughput, each case has one metric of the total CPU: that which its report judges.
+    """
     from perfrunner.analysis.compare import compare
 
     trials = tuple(
@@ -102,6 +109,10 @@ def night_of(data: ExperimentData, metrics: Sequence[str]) -> Night:
             ci95=row.summary.ci95 if row.effect is None else row.effect.ci95,
         )
         for row in compare(replace(data, trials=trials)).rows
+        if row.primary
+        or row.companion
+        or row.metric.id not in TOTAL_CPU
+        or THROUGHPUT not in metrics
     )
     return Night(data.experiment, rows)
 
@@ -114,7 +125,7 @@ def nights(
 ) -> list[Night]:
     """Return the results of the finished runs among `summaries`.
 
-    Results for primary metrics are read from the cache file in `directory`, or computed and added to it.
+    Results for followed metrics are read from the cache file in `directory`, or computed and added to it.
     Others are computed.
     """
     finished = [s for s in summaries if s.experiment.state == "done"]
@@ -130,7 +141,7 @@ def nights(
             continue
         night = night_of(load(record.id), metrics)
         result.append(night)
-        if set(metrics) <= set(primary_metrics(record)):
+        if set(metrics) <= set(followed_metrics(record)):
             fresh.append(
                 {
                     "id": record.id,
@@ -153,7 +164,7 @@ def keep_night(data: ExperimentData, directory: Path | None) -> None:
         summary = ExperimentSummary(
             data.experiment, ended["ok"], ended["discarded"], ended["failed"]
         )
-        nights([summary], lambda _: data, primary_metrics(data.experiment), directory)
+        nights([summary], lambda _: data, followed_metrics(data.experiment), directory)
 
 
 def _key(summary: ExperimentSummary) -> list[Any]:

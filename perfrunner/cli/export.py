@@ -138,8 +138,8 @@ def _write_archive(experiment: str | None, archive: Path, out_dir: Path) -> None
 
 def _read(data: ExperimentData) -> None:
     """Report a run and its history in every form, for nobody; raises what a wrong record raises."""
-    from perfrunner.analysis.history import history
-    from perfrunner.analysis.nights import night_of, primary_metrics
+    from perfrunner.analysis.history import histories
+    from perfrunner.analysis.nights import followed_metrics, night_of
     from perfrunner.report import build_report, render
     from perfrunner.report.history import history_text
     from perfrunner.report.page import html_text
@@ -147,9 +147,9 @@ def _read(data: ExperimentData) -> None:
     from perfrunner.results.raw import RawSeries
 
     shared = redacted(data)
-    metrics = primary_metrics(shared.experiment)
+    metrics = followed_metrics(shared.experiment)
     nights = redacted_nights([night_of(data, metrics)])
-    history_text([history(nights, metric, metrics=len(metrics)) for metric in metrics])
+    history_text(histories(nights, metrics))
     report = build_report(shared)
     for fmt in ("json", "terminal", "markdown"):
         render(report, fmt)

@@ -16,7 +16,7 @@ from perfrunner.spec.suggest import expected_name
 
 @click.command(
     "history",
-    epilog="\b\nExamples:\n  perfrunner history                    all primary metrics of the latest run's spec"
+    epilog="\b\nExamples:\n  perfrunner history                    what nightly follows, of the latest run's spec"
     "\n  perfrunner history ops_per_s --spec quickstart --since 2026-10-01"
     "\n  perfrunner history rss_bytes --json"
     "\n\nWith --fail-on worse, the command exits with 1 once for each change. Confirm a change with an interleaved"
@@ -55,14 +55,16 @@ def command(  # noqa: PLR0913
     out_dir: Path,
     as_json: bool,
 ) -> None:
-    """Show METRIC (default: every primary metric) over the stored runs of a spec, with changes of level.
+    """Show METRIC over the stored runs of a spec, with changes of level.
 
-    Each variant is compared with its baseline, and the baseline is followed as well.
+    The default is every primary metric, and the total CPU next to `ops_per_s`. Each variant is compared with its
+    baseline, and the baseline is followed as well.
     """
-    from perfrunner.analysis.history import history
-    from perfrunner.analysis.nights import nights, primary_metrics
+    from perfrunner.analysis.history import histories
+    from perfrunner.analysis.nights import followed_metrics, nights
     from perfrunner.analysis.noise import is_aa
     from perfrunner.report.history import history_document, history_text
+    from perfrunner.report.nightly import alarm_text
     from perfrunner.report.redact import redacted_nights
 
     if metric is not None and not is_metric(metric):
@@ -71,7 +73,7 @@ def command(  # noqa: PLR0913
     with options.open_results(out_dir) as store:
         known = [s for s in store.list() if not is_aa(s.experiment.spec_json)]
         latest = known[-1].experiment if spec_name is None and known else store.resolve(spec_name)
-        chosen = (metric,) if metric is not None else primary_metrics(latest)
+        chosen = (metric,) if metric is not None else followed_metrics(latest)
         runs = nights(
             [
                 s
@@ -84,15 +86,15 @@ def command(  # noqa: PLR0913
             store.derived_directory,
         )
     runs = runs if with_hosts else redacted_nights(runs)
-    histories = [history(runs, name, metrics=len(chosen)) for name in chosen]
+    shown = histories(runs, chosen)
     if as_json:
-        print_json(history_document(histories))
+        print_json(history_document(shown))
     else:
-        click.echo(history_text(histories), nl=False)
-    for line in dict.fromkeys(line for of_metric in histories for line in of_metric.why):
+        click.echo(history_text(shown), nl=False)
+    for line in dict.fromkeys(line for of_metric in shown for line in of_metric.why):
         note(f"left out, because it was measured differently than the latest run: {line}")
-    news = [alarm for of_metric in histories for alarm in of_metric.news]
+    news = [alarm for of_metric in shown for alarm in of_metric.news]
     for alarm in news:
-        note(str(alarm))
+        note(alarm_text(alarm, shown))
     if fail_on and any(alarm.turn == "worse" for alarm in news):
         ctx.exit(EXIT_VERDICT)

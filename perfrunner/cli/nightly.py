@@ -205,7 +205,7 @@ def _remove_old_builds(cache_dir: Path, specs: Sequence[Spec], keep: int) -> Non
 
 
 class _Outcome(NamedTuple):
-    """Exit code of a run, the history of each primary metric, and what direct comparisons decided."""
+    """Exit code of a run, the history of each followed metric, and what direct comparisons decided."""
 
     code: int
     histories: Sequence[History]
@@ -335,13 +335,13 @@ def _night(
     began: datetime,
     before: Before,
 ) -> SpecNight:
-    """Summarize a night of a spec from the history of each primary metric.
+    """Summarize a night of a spec from the history of each followed metric.
 
     Each alarm that became known since the last reported run is news, unless a direct comparison decided about it; and
     so is each loss that a comparison confirmed.
     """
     from perfrunner.report.history import history_text
-    from perfrunner.report.nightly import SpecNight
+    from perfrunner.report.nightly import SpecNight, alarm_text
     from perfrunner.report.redact import hidden
 
     record = _with_store(place.out, lambda store: store.latest(name))
@@ -371,7 +371,10 @@ def _night(
         failed=failed,
         before=before.failed,
         log=tail,
-        news=(*(decision.text for decision in confirmed), *map(str, news)),
+        news=(
+            *(decision.text for decision in confirmed),
+            *(alarm_text(alarm, outcome.histories) for alarm in news),
+        ),
         restarted=next(
             filter(None, (history.begins_anew(since) for history in outcome.histories)), ""
         ),
@@ -409,8 +412,8 @@ def _only(history: History, series: object) -> History:
 
 
 def _histories(out: Path, name: str) -> Sequence[History]:
-    from perfrunner.analysis.history import history
-    from perfrunner.analysis.nights import nights, primary_metrics
+    from perfrunner.analysis.history import histories
+    from perfrunner.analysis.nights import followed_metrics, nights
     from perfrunner.analysis.noise import is_aa
     from perfrunner.report.redact import redacted_nights
 
@@ -423,9 +426,8 @@ def _histories(out: Path, name: str) -> Sequence[History]:
         ]
         if not runs:
             return []
-        metrics = primary_metrics(runs[-1].experiment)
-        redacted = redacted_nights(nights(runs, store.load, metrics, out))
-        return [history(redacted, metric, metrics=len(metrics)) for metric in metrics]
+        metrics = followed_metrics(runs[-1].experiment)
+        return histories(redacted_nights(nights(runs, store.load, metrics, out)), metrics)
 
     return _with_store(out, read) or []
 

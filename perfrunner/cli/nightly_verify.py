@@ -68,6 +68,7 @@ class Verification:
 
     def _compared(self, spec: Spec, suspicion: Suspicion) -> Decision | None:
         """Compare the two commits of a suspicion; None if that fails, so that nothing is decided."""
+        from perfrunner.analysis.account import COUNTERPARTS
         from perfrunner.analysis.compare import compare
         from perfrunner.report.numbers import change_of
         from perfrunner.report.redact import redacted
@@ -83,16 +84,16 @@ class Verification:
         code = self.run(path)
         data = self.latest(direct.name) if code == EXIT_OK else None
         comparison = None if data is None else compare(redacted(data))
-        row = (
-            None
-            if comparison is None
-            else comparison.row(series.case, series.metric.id, comparison.variants[-1])
-        )
-        if row is None or row.effect is None:
+        row = comparison and comparison.row(series.case, series.metric.id, comparison.variants[-1])
+        if comparison is None or row is None or row.effect is None:
             self.log(f"the comparison failed (exit code {code}): nothing is decided\n")
             return None
         loss = confirms_loss(row)
         shown = change_of(row)
+        for name in COUNTERPARTS.get(row.metric.id, ()):
+            if other := comparison.row(row.case, name, row.variant):
+                shown += f", {name} {change_of(other)}"
+                break
         self.log(f"{'confirmed' if loss else 'not confirmed'}: {shown} in {row.effect.n} blocks\n")
         text = ""
         if loss:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.report.history import level_text
+from perfrunner.analysis.account import COUNTERPARTS
+from perfrunner.report.history import level_text, run_text
 from perfrunner.report.html import render_page
 
 if TYPE_CHECKING:
-    from perfrunner.analysis.series import History, Series
+    from perfrunner.analysis.series import Alarm, History, Series
 
 
 MOST_LINES = 40
@@ -76,6 +77,20 @@ def mail_text(nights: Sequence[SpecNight], trend: str) -> str:
     if len(body) > room:
         body = [*body[: room - 1], f"… {len(body) - room + 1} more lines: see the trend page"]
     return "\n".join([*head, *body, *foot]) + "\n"
+
+
+def alarm_text(alarm: Alarm, histories: Sequence[History]) -> str:
+    """Return an alarm; one about throughput or the total CPU also says what tonight's run measured of the other."""
+    measured = [
+        f"{series.metric.id} {run_text(series, series.runs[-1])} on {series.case}"
+        for history in histories
+        for series in history.series
+        if history.metric in COUNTERPARTS.get(alarm.metric.id, ())
+        and series.variant == alarm.variant != series.baseline
+        and series.case in alarm.cases
+        and series.runs[-1].experiment == history.newest
+    ]
+    return f"{alarm}; its newest run has {', '.join(measured)}" if measured else str(alarm)
 
 
 def _reasons(night: SpecNight) -> list[str]:

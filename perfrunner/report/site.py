@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.analysis.history import history
-from perfrunner.analysis.nights import Night, nights, primary_metrics
+from perfrunner.analysis.history import histories
+from perfrunner.analysis.nights import Night, followed_metrics, nights
 from perfrunner.analysis.noise import is_aa
 from perfrunner.report.charts.style import VARIANTS
 from perfrunner.report.environment import definition
@@ -101,7 +101,7 @@ def _read(
                 if record.state == "done" and not is_aa(record.spec_json):
                     runs[record.name].append(summary)
             for name, of_spec in runs.items():
-                metrics = primary_metrics(of_spec[-1].experiment)
+                metrics = followed_metrics(of_spec[-1].experiment)
                 data.setdefault(name, []).extend(
                     replace(night, record=shown[night.experiment])
                     for night in nights(
@@ -124,13 +124,11 @@ def _link(store: Path, experiment: str, directory: Path) -> str | None:
 
 
 def _histories(runs: Sequence[Night]) -> list[dict[str, Any]]:
-    """Return the history of each primary metric of the newest run, oldest run first."""
+    """Return the history of each followed metric of the newest run, oldest run first."""
     if not runs:
         return []
-    primary = primary_metrics(runs[-1].record)
     documents = []
-    for metric in primary:
-        followed = history(runs, metric, metrics=len(primary))
+    for followed in histories(runs, followed_metrics(runs[-1].record)):
         document = history_document([followed])
         for series, drawn in zip(followed.series, document["series"], strict=True):
             drawn["texts"] = [run_text(series, r) for r in series.runs] if series.kind else []

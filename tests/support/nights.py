@@ -46,6 +46,7 @@ class Nights:
         self.commits = (
             False  # whether the nights record the commit of each variant, a new one every night
         )
+        self.cpu: float | None = None  # more total CPU of je; None: not measured
         self.truth = 0.0  # the change that a direct comparison finds
 
     def __call__(self, path, out, cache, log, *, resume):
@@ -86,10 +87,17 @@ class Nights:
                     rate *= 1.0 if variant == document["baseline"] else 1 + self.truth
                     trials.append(TrialRecord(
                         block, 1, position, "pf", "persistent", variant, variant, "ok", "", at, at,
-                        {"ops_per_s": rate}, {}, "raw",
+                        {"ops_per_s": rate, **self.total_cpu(variant != document["baseline"])}, {}, "raw",
                     ))  # fmt: skip
             opened.add_trials(name, trials)
         return 0
+
+    def total_cpu(self, more):
+        """Return the metric of a trial whose server needs `cpu` more if `more`."""
+        if self.cpu is None:
+            return {}
+        luck = float(np.exp(self.rng.normal(0, 0.004)))
+        return {"total_cpu_us_per_op": 0.6 * luck * (1 + self.cpu * more)}
 
     def earlier(self, *gains):
         """Store the runs of nights that nobody looks at: a command for each takes a quarter of a second."""
@@ -121,7 +129,7 @@ class Nights:
                     rate *= 1 + expected_gain if variant == "je" else 1
                     trials.append(TrialRecord(
                         block, 1, position, "pf", "persistent", variant, f"b{expected_gain}", "ok", "", at, at,
-                        {"ops_per_s": rate}, {}, "raw",
+                        {"ops_per_s": rate, **self.total_cpu(variant == "je")}, {}, "raw",
                     ))  # fmt: skip
             opened.add_trials(name, trials)
         page = self.directory / OUT / name / "report.html"

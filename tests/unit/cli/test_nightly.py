@@ -84,6 +84,36 @@ def test_the_mail_names_the_commit_that_a_bisection_finds(followed, nights, monk
     assert "interleaved blocks; the first bad commit is 00000000000f" in " ".join(mail.split())
 
 
+def test_a_background_cost_that_throughput_hides_is_mailed_together_with_it(night, nights):
+    """The other variants pay for background work, so the throughput of these nights does not move."""
+    nights.cpu = 0.0
+    nights.earlier(*[0.05] * 14)
+    nights.cpu = 0.03
+    mails = [night(0.05), night(0.05), night(0.05, 1)]
+    assert mails[:2] == ["", ""]
+    text = " ".join(mails[2].split())
+    assert "- small: worse: total_cpu_us_per_op of je against glibc on pf" in text
+    assert "; its newest run has ops_per_s +" in text
+
+
+def test_throughput_that_rises_at_a_cost_names_the_cost(night, nights):
+    nights.cpu = 0.0
+    nights.earlier(*[0.0] * 14)
+    nights.cpu = 0.2
+    mails = [night(0.05, None) for _ in range(3)]
+    (line,) = [line for line in mails[2].splitlines() if line.startswith("- small: better: ops")]
+    assert "its newest run has total_cpu_us_per_op +" in line
+    assert " %" in line
+
+
+@pytest.mark.parametrize("cpu", [None, 0.1])
+def test_a_confirmed_loss_names_the_total_cpu_of_the_comparison(followed, nights, cpu):
+    nights.truth, nights.cpu = -0.05, cpu
+    mail = " ".join(followed(0.0, 1).split())
+    assert ("total_cpu_us_per_op +" in mail) == (cpu is not None)
+    assert "in 40 interleaved blocks" in mail
+
+
 def test_a_suspicion_without_commits_waits_for_the_nights(night, nights):
     until_the_night_before_the_news(night, nights)
     nights.next = 0.0

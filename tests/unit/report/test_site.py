@@ -57,7 +57,11 @@ def test_every_link_leads_to_a_file(site):
 def test_a_specs_page_has_its_history_with_the_lost_expected_gain(site):
     text = (site / "spec-nightly.html").read_text()
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
-    assert [chart["metric"] for chart in data["charts"]] == ["ops_per_s", "fragmentation_rss"]
+    assert [chart["metric"] for chart in data["charts"]] == [
+        "ops_per_s",
+        "fragmentation_rss",
+        "server_cpu_us_per_op",
+    ]
     (series,) = [s for s in data["charts"][0]["series"] if s["effect"] == "ratio"]
     assert len(series["runs"]) == RUNS
     assert [level["first"] for level in series["levels"]] == [0, LOST]
