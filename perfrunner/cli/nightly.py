@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from perfrunner.children import PERFRUNNER, log_tail, with_store
 from perfrunner.cli import options
-from perfrunner.cli.nightly_place import EVER, NIGHTLY, Before, Place
+from perfrunner.cli.nightly_place import EVER, NIGHTLY, Before, Place, read_results, reported_until
 from perfrunner.cli.output import deliver, note
 from perfrunner.cli.report import PAGE
 from perfrunner.cli.request import RunOptions, read_spec
@@ -132,7 +132,7 @@ def command(  # noqa: PLR0913
             after[path.stem] = Before(nights[-1].failed, last.reported_at)
             continue
         last = before.get(spec.name, unknown)
-        reported = last.reported_at or _newest_run(place.out, spec.name)
+        reported = reported_until(place.out, spec.name, last, began)
         log = place.logs / f"{spec.name}-{began:%Y%m%d-%H%M%S-%f}.log"
         since = Before(last.failed, reported)
         outcome = _measured(
@@ -159,7 +159,7 @@ def command(  # noqa: PLR0913
     made = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
     write_whole(place.trend, trend_page(histories, made).encode())
     if site is not None:
-        _with_store(place.out, lambda _: write_site([place.out], site))
+        read_results(place.out, lambda _: write_site([place.out], site))
     _remove_old_builds(cache_dir, ran, keep)
     if any(night.failed for night in nights):
         ctx.exit(EXIT_FAILED)
@@ -241,7 +241,7 @@ def _verification(
             newest = store.latest(name)
             return None if newest is None else store.load(newest.id)
 
-        data: ExperimentData | None = _with_store(place.out, read)
+        data: ExperimentData | None = read_results(place.out, read)
         return data
 
     def note_in_log(text: str) -> None:
@@ -314,17 +314,7 @@ def _was_cut(out: Path, spec: str) -> bool:
         ends = [e for e in read_journal(out / newest.id / JOURNAL) if e["event"] in ENDS]
         return bool(ends and ends[-1].get("host") and store.load(newest.id).trials)
 
-    return bool(_with_store(out, read))
-
-
-def _newest_run(out: Path, name: str) -> datetime:
-    """Return when the newest finished run started; changes known from it are not news."""
-
-    def read(store: ResultStore) -> datetime:
-        done = [r.created_at for r in store.own() if r.name == name and r.state == "done"]
-        return max(done, default=EVER)
-
-    return _with_store(out, read) or EVER
+    return bool(read_results(out, read))
 
 
 def _night(
@@ -344,7 +334,7 @@ def _night(
     from perfrunner.report.nightly import SpecNight, alarm_text
     from perfrunner.report.redact import hidden
 
-    record = _with_store(place.out, lambda store: store.latest(name))
+    record = read_results(place.out, lambda store: store.latest(name))
     report = _kept_report(place, record, began)
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
     tail = tuple(hidden(line, record) for line in lines)  # redacted, because it is mailed
@@ -429,15 +419,7 @@ def _histories(out: Path, name: str) -> Sequence[History]:
         metrics = followed_metrics(runs[-1].experiment)
         return histories(redacted_nights(nights(runs, store.load, metrics, out)), metrics)
 
-    return _with_store(out, read) or []
-
-
-def _with_store(out: Path, read: Callable[[ResultStore], Any]) -> Any:
-    """Call `read` with the store; return None if there is no store yet."""
-    if options.store_url() is None and not (out / "results.sqlite").is_file():
-        return None
-    with options.open_results(out, create=options.store_url() is not None) as store:
-        return read(store)
+    return read_results(out, read) or []
 
 
 def _kept_report(place: Place, record: ExperimentRecord | None, began: datetime) -> str:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from perfrunner.cli import options
+from perfrunner.cli.output import note
+
+if TYPE_CHECKING:
+    from perfrunner.results import ResultStore
 
 NIGHTLY = "nightly"
 REPORTED = (
@@ -121,7 +127,7 @@ def _before(value: Any) -> Before:
     reported_at = None
     if (text := value.get("reported_at", value.get("told"))) is not None:
         try:
-            reported_at = datetime.fromisoformat(str(text))
+            reported_at = datetime.fromisoformat(str(text)).astimezone(timezone.utc)
         except ValueError:
             reported_at = EVER  # damaged: repeat news rather than lose them
     return Before(str(value.get("failed", "")), reported_at)
@@ -130,3 +136,30 @@ def _before(value: Any) -> Before:
 def _document(before: Before) -> dict[str, str | None]:
     reported_at = None if before.reported_at is None else before.reported_at.isoformat()
     return {"failed": before.failed, "reported_at": reported_at}
+
+
+def read_results(out: Path, read: Callable[[ResultStore], Any]) -> Any:
+    """Call `read` with the store; return None if there is no store yet."""
+    if options.store_url() is None and not (out / "results.sqlite").is_file():
+        return None
+    with options.open_results(out, create=options.store_url() is not None) as store:
+        return read(store)
+
+
+def reported_until(out: Path, name: str, last: Before, began: datetime) -> datetime:
+    """Return when the newest run of a spec started whose changes are no longer news: at most the newest stored one.
+
+    A run that is dated after tonight, by a wrong clock, hides all changes until then; note how to remove it.
+    """
+
+    def newest_run(store: ResultStore) -> tuple[datetime, str]:
+        done = [(r.created_at, r.id) for r in store.own() if r.name == name and r.state == "done"]
+        return max(done, default=(EVER, ""))
+
+    newest, run = read_results(out, newest_run) or (EVER, "")
+    if newest > began:
+        note(
+            f"{name}: {run} is dated later than tonight, so changes of tonight do not show: correct the clock,"
+            f" or remove the run with `perfrunner clean --results {run}`"
+        )
+    return min(last.reported_at or newest, newest)

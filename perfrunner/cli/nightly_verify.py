@@ -84,7 +84,11 @@ class Verification:
         code = self.run(path)
         data = self.latest(direct.name) if code == EXIT_OK else None
         comparison = None if data is None else compare(redacted(data))
-        row = comparison and comparison.row(series.case, series.metric.id, comparison.variants[-1])
+        row = (
+            None
+            if comparison is None
+            else comparison.row(series.case, series.metric.id, comparison.variants[-1])
+        )
         if comparison is None or row is None or row.effect is None:
             self.log(f"the comparison failed (exit code {code}): nothing is decided\n")
             return None

@@ -279,6 +279,29 @@ def test_a_night_yields_to_one_that_still_runs_and_says_so_once(night, nights, c
     assert report_text[3] == ""
 
 
+def test_a_run_dated_in_the_future_is_named_and_hides_no_change_once_it_is_removed(
+    night, nights, cli
+):
+    nights.earlier(*[0.05] * 12)
+    tonight, nights.night = nights.night, 100_000
+    nights.earlier(0.05)
+    (run,) = [
+        path.name for path in (cli.directory / OUT).glob("small-2*") if path.name > "small-21"
+    ]
+    nights.night, nights.next = tonight, 0.05
+    result = CliRunner().invoke(main, ["nightly", "spec.yaml", *ONCE])
+    assert f"perfrunner clean --results {run}" in result.stderr
+    cli("clean", "--results", run, "--yes")
+    assert [bool(night(0.0, None)) for _ in range(3)] == [False, False, True]
+
+
+def test_a_state_with_a_time_without_a_zone_is_read(night, cli):
+    night(0.0)
+    state = cli.directory / OUT / "nightly" / "state.json"
+    state.write_text(json.dumps({"small": {"failed": "", "reported_at": "2026-10-01T02:00:00"}}))
+    assert night(0.0) == ""
+
+
 def test_a_history_that_begins_again_is_reported_once(night, nights, cli):
     for _ in range(5):
         assert night(0.0) == ""
