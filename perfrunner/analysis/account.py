@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perfrunner.analysis.estimate import paired_effect
+from perfrunner.analysis.verdict import deviation, margin_deviation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -105,15 +106,27 @@ def _account(blocks: CaseBlocks, baseline: str, variant: str) -> Account | None:
 def disagreement(throughput: Row, total_cpu: Row) -> str:
     """Return how the verdicts of throughput and total CPU disagree, or an empty text.
 
-    A change of CPU within the margin counts only if throughput is *better*: a variant is never called better without
-    the CPU that it costs.
+    Where a row has no verdict, its interval alone decides. A change of CPU within the margin counts only if throughput
+    is *better*: a variant is never called better without the CPU that it costs.
     """
-    if total_cpu.verdict == "worse" and throughput.verdict != "worse":
-        seen = not total_cpu.small or throughput.verdict == "better"
-        return MORE_CPU if seen else ""
-    if total_cpu.verdict == "better" and throughput.verdict != "better" and not total_cpu.small:
+    (speed, _), (cost, small) = _moved(throughput), _moved(total_cpu)
+    if cost == "worse" and speed != "worse":
+        return MORE_CPU if not small or speed == "better" else ""
+    if cost == "better" and speed != "better" and not small:
         return LESS_CPU
     return ""
+
+
+def _moved(row: Row) -> tuple[str | None, bool]:
+    """Return the verdict and whether it is small; without a verdict, what the interval alone says."""
+    if row.verdict is not None or row.effect is None or row.effect.ci95 is None:
+        return row.verdict, row.small
+    low, high = deviation(row.effect, row.effect.ci95)
+    if low <= 0 <= high:
+        return None, False
+    margin = margin_deviation(row.effect)
+    better = (low > 0) == (row.metric.direction == "higher")
+    return "better" if better else "worse", -margin <= low and high <= margin
 
 
 def debt(blocks: CaseBlocks, baseline: str, variant: str) -> Iterable[str]:

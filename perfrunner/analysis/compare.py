@@ -111,12 +111,14 @@ def compare_unpaired(
                 drafts.append(_row(case, metric, base, build_a, summarise(x), primary=primary))
             if y:
                 row = _row(case, metric, other, build_b, summarise(y), primary=primary)
+                row = replace(row, companion=name == _companion(cases_b[case], plan))
                 drafts.append(_with_unpaired_effect(row, base, x, y, plan.margin(metric)))
     lacking = (
         *((base,) if variant_a in _not_checked(a) else ()),
         *((other,) if variant_b in _not_checked(b) else ()),
     )
-    rows = _with_settings_checks(_with_verdicts(drafts, Look()), lacking)
+    judged = _with_disagreements(_with_verdicts(drafts, Look()))
+    rows = _with_settings_checks(judged, lacking)
     return Comparison(
         baseline=base,
         variants=(base, other),

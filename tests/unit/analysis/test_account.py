@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 
 from perfrunner.analysis.account import LESS_CPU, MORE_CPU
-from perfrunner.analysis.compare import compare
+from perfrunner.analysis.compare import compare, compare_unpaired
 from perfrunner.cli.gate import judge
 from perfrunner.report.build import report_of
 from perfrunner.report.json_document import document
+from perfrunner.report.sentences import sentences
 
 BLOCKS = 10
 
 
-def trials(trial, rng, *, background=0.0, own=0.0, gain=0.0):
+def trials(trial, rng, *, blocks=BLOCKS, background=0.0, own=0.0, gain=0.0):
     """Variant b burns `background` µs more in the slices of others and `own` µs in its own; a cycle is 1 µs."""
-    for block in range(1, BLOCKS + 1):
+    for block in range(1, blocks + 1):
         host = np.exp(rng.normal(0, 0.2))  # of this block: slower or faster for both
         for variant in ("a", "b"):
             extra = variant == "b"
@@ -152,3 +153,45 @@ def test_a_block_without_time_has_no_account(trial, data, rng):
     (account,) = compare(data(idle({1}))).accounts
     assert account.time.effect.n == BLOCKS - 1
     assert compare(data(idle(range(BLOCKS + 1)))).accounts == ()
+
+
+def test_without_a_verdict_the_summary_names_the_cpu_as_well(compared, data):
+    """With five blocks there is no verdict, and 3 % faster without the CPU that it costs would be read as one."""
+    comparison = compared(blocks=5, background=0.03, gain=0.03)
+    row = throughput(comparison)
+    assert (row.verdict, row.cpu) == (None, MORE_CPU)
+    (sentence,) = report(comparison, data).sentences
+    assert "faster" in str(sentence)
+    assert "more total server CPU per operation" in str(sentence)
+    assert throughput(compared(blocks=5)).cpu == ""
+
+
+def test_two_runs_name_the_cpu_as_well(trial, data, rng):
+    first, second = (
+        data(
+            [
+                replace(t, variant="a")
+                for t in trials(trial, rng, background=0.06)
+                if t.variant == name
+            ]
+        )
+        for name in ("a", "b")
+    )
+    second = replace(second, experiment=replace(second.experiment, id="e2"))
+    comparison = compare_unpaired(*map(on_a_quiet_host, (first, second)), "a", "a")
+    (row,) = [r for r in comparison.rows if r.metric.id == "ops_per_s" and r.effect is not None]
+    assert (row.verdict, row.cpu) == (None, MORE_CPU)
+    (sentence,) = sentences(comparison)
+    assert "more total server CPU per operation" in str(sentence)
+
+
+def on_a_quiet_host(experiment):
+    """The experiment without the common factor of each block, which an unpaired comparison does not cancel."""
+    return replace(
+        experiment,
+        trials=tuple(
+            replace(t, metrics={k: v / t.metrics["client_cpu_us_per_op"] for k, v in t.metrics.items()}
+                    | {"ops_per_s": t.metrics["ops_per_s"] * t.metrics["client_cpu_us_per_op"]})
+            for t in experiment.trials
+        ),
+    )  # fmt: skip
