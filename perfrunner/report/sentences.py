@@ -7,6 +7,7 @@ clause for the CPU. `question` phrases the question that a chart of a metric ans
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -130,7 +131,10 @@ def sentences(comparison: Comparison) -> tuple[Sentence, ...]:
         metric: [case for case in comparison.cases if case in having]
         for metric, having in measured.items()
     }
-    return tuple(_sentence(variant, rows, comparison.cases, places) for variant, rows in variants)
+    failed = Counter(trial.variant for trial in comparison.discarded if trial.status == "failed")
+    return tuple(
+        _sentence(variant, rows, comparison.cases, places, failed) for variant, rows in variants
+    )
 
 
 def noun(metric: MetricType) -> str:
@@ -147,14 +151,27 @@ def _others(comparison: Comparison) -> list[Row]:
 
 
 def _sentence(
-    variant: str, rows: Sequence[Row], cases: Sequence[Case], places: Mapping[str, Sequence[Case]]
+    variant: str,
+    rows: Sequence[Row],
+    cases: Sequence[Case],
+    places: Mapping[str, Sequence[Case]],
+    failed: Mapping[str, int],
 ) -> Sentence:
-    """Return the sentence of a variant. `places`: the cases in which each metric was measured."""
+    """Return the sentence of a variant.
+
+    `places` has the cases in which each metric was measured, `failed` the number of failed trials of each variant: the
+    sentence compares the blocks that both survived.
+    """
     baselines = [row.effect.baseline for row in rows if row.effect is not None]
     blocks = {row.effect.n for row in rows if row.effect is not None}
     against = f" against {baselines[0]}" if baselines else ""
     checked = "" if all(row.checked for row in rows) else "; not all settings are checked"
-    n = f" ({_span(blocks)}{checked})" if blocks else ""
+    crashes = "".join(
+        f"; {name} failed in {failed[name]} trial{'' if failed[name] == 1 else 's'}"
+        for name in (*baselines[:1], variant)
+        if failed.get(name)
+    )
+    n = f" ({_span(blocks)}{crashes}{checked})" if blocks else ""
     clauses: list[Clause] = []
     for metric in dict.fromkeys(row.metric.id for row in rows):
         of_metric = [row for row in rows if row.metric.id == metric]

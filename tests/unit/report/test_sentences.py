@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.analysis.model import Comparison, Effect, Row, Summary
+from perfrunner.analysis.model import Comparison, DiscardedTrial, Effect, Row, Summary
 from perfrunner.domain import Case
 from perfrunner.report.numbers import minus
 from perfrunner.report.sentences import preface, sentences
@@ -121,3 +121,19 @@ def test_nothing_between_two_variants_is_reported_so():
         preface(comparison) == "Nothing can be compared: no block holds two variants of any case."
     )
     assert sentences(comparison) == ()
+
+
+def test_a_variant_that_crashes_is_not_the_same_as_one_that_does_not():
+    """The numbers are those of the blocks that both survived, so the sentence counts the others."""
+    single = row("same", 0.999, 0.996, 1.002)
+    base = Row(CASES[0], single.metric, "glibc", "b0", SUMMARY, None, True, None)
+    ended = [("je", "failed"), ("je", "failed"), ("glibc", "failed"), ("glibc", "discarded")]
+    trials = tuple(
+        DiscardedTrial(block, 1, CASES[0], variant, status, "")
+        for block, (variant, status) in enumerate(ended, 1)
+    )
+    comparison = Comparison("glibc", ("glibc", "je"), CASES[:1], (base, single), trials, 10, 4)
+    (sentence,) = sentences(comparison)
+    assert sentence.lead == (
+        " against glibc (10 blocks; glibc failed in 1 trial; je failed in 2 trials)"
+    )
