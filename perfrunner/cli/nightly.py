@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData, ExperimentRecord, ResultStore
     from perfrunner.spec import Spec
 
+# Modules that a night needs after its runs, loaded before them: a `git pull` in the meantime would mix two versions.
+_NEEDED_LATER = ("cli.clean", "cli.nightly_verify", "report.site", "spec.pair")
 LOG_LINES = 12  # of the log of a failed run, in the mail
 CHECKOUT = "(checkout)"  # key of the checkout in state.json; no spec can have this name
 
@@ -110,6 +113,8 @@ def command(  # noqa: PLR0913
     from perfrunner.report.site import write_site
     from perfrunner.results.files import write_whole
 
+    for name in _NEEDED_LATER:
+        importlib.import_module(f"perfrunner.{name}")
     place = Place(real_path(out_dir))
     place.make()
     _yield_to_earlier(ctx, place)

@@ -76,3 +76,24 @@ def night(nights):
         return result.stdout
 
     return play
+
+
+@pytest.fixture
+def followed(nights, cli):
+    """followed(gain, code, words): as `night`, with verification and a commit for each night, after two quiet weeks."""
+    nights.commits = True
+    spec = cli.directory / "spec.yaml"
+    glibc = "  glibc: {allocator: {name: system}}\n"
+    je = "  je: {allocator: {name: jemalloc-5.1.0}}\n"
+    spec.write_text(spec.read_text().replace(glibc, glibc + je))
+
+    def play(what, code=0, *words):
+        nights.next = what
+        result = CliRunner().invoke(main, ["nightly", "spec.yaml", *words])
+        assert result.exit_code == code, result.output
+        return result.stdout
+
+    nights.earlier(*[0.05] * 13)
+    assert play(0.05) == ""
+    nights.compared.clear()
+    return play

@@ -31,27 +31,6 @@ def test_a_lost_expected_gain_is_mailed_on_one_night_and_never_again(night):
     assert any("✘ worse" in line and "build b0.05 → b0.0" in line for line in lines)
 
 
-@pytest.fixture
-def followed(nights, cli):
-    """followed(gain, code, words): as `night`, with verification and a commit for each night, after two quiet weeks."""
-    nights.commits = True
-    spec = cli.directory / "spec.yaml"
-    glibc = "  glibc: {allocator: {name: system}}\n"
-    je = "  je: {allocator: {name: jemalloc-5.1.0}}\n"
-    spec.write_text(spec.read_text().replace(glibc, glibc + je))
-
-    def play(what, code=0, *words):
-        nights.next = what
-        result = CliRunner().invoke(main, ["nightly", "spec.yaml", *words])
-        assert result.exit_code == code, result.output
-        return result.stdout
-
-    nights.earlier(*[0.05] * 13)
-    assert play(0.05) == ""
-    nights.compared.clear()
-    return play
-
-
 def test_a_loss_that_a_direct_comparison_confirms_is_reported_at_once_and_once(followed, nights):
     nights.truth = -0.05
     mails = [followed(0.0, 1), *(followed(0.0) for _ in range(8))]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +14,8 @@ from click.testing import CliRunner
 from perfrunner.build.cache import CACHE_TAG
 from perfrunner.cli import main
 from tests.support.nights import OUT
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_site_is_renewed_where_it_is_asked_for(night, cli):
@@ -73,3 +78,36 @@ def test_builds_that_cannot_be_removed_take_no_news_with_it(night, nights, cli):
     result = CliRunner().invoke(main, ["nightly", "spec.yaml", "--keep", "5"])
     assert (result.exit_code, result.stdout) == (0, "")
     assert "old builds were not removed: " in result.stderr
+
+
+LATE_IMPORTS = """
+import sys
+from pathlib import Path
+from perfrunner.cli import main, nightly
+from tests.support.nights import Nights
+
+def ours():
+    return {name for name in sys.modules if name.startswith("perfrunner")}
+
+played = Nights(Path.cwd())
+played.night, played.commits, played.truth = 14, True, -0.05
+seen = set()
+
+def run_spec(*args, **words):
+    seen.update(ours() if not seen else ())
+    return played(*args, **words)
+
+nightly.run_spec = run_spec
+main(["nightly", "spec.yaml", "--site", "site"], standalone_mode=False)
+print(len(played.compared), *sorted(ours() - seen), file=sys.stderr)
+"""
+
+
+@pytest.mark.long
+def test_a_night_loads_what_it_needs_before_its_first_run(followed, cli):
+    """A `git pull` in the meantime must not mix the modules of two versions."""
+    done = subprocess.run(
+        [sys.executable, "-c", LATE_IMPORTS], cwd=cli.directory, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.stderr.splitlines()[-1] == "1", done.stderr
