@@ -50,8 +50,13 @@ class Summary:
 
     @property
     def half_width(self) -> float | None:
-        """Half of the interval's width; None without an interval."""
-        return None if self.ci95 is None else (self.ci95[1] - self.ci95[0]) / 2
+        """The distance of the mean to the farther end of its interval; None without an interval.
+
+        Half of the width, but for counts of events: without an event the interval begins at the mean.
+        """
+        if self.ci95 is None:
+            return None
+        return max(self.ci95[1] - self.mean, self.mean - self.ci95[0])
 
 
 @dataclass(frozen=True)

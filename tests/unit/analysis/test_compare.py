@@ -221,6 +221,14 @@ def test_the_signed_rank_test_that_disagrees_is_a_note(data_of):
     )
 
 
+def test_the_half_width_of_a_count_without_events_reaches_its_upper_bound(data_of):
+    """Ten trials without an event leave 0.37 of them in a trial possible."""
+    (row, _) = compare(data_of({"a": [0] * 10, "b": [0] * 10}, "lost_writes")).rows
+    assert row.summary.ci95 is not None
+    assert row.summary.half_width == pytest.approx(row.summary.ci95[1])
+    assert row.summary.half_width == pytest.approx(0.369, abs=0.001)
+
+
 def test_primary_metrics_come_first_and_are_marked(data, trial):
     metrics = {"latency_get_p99_us": 5.0, "ops_per_s": 100.0, "fragmentation_rss": 20.0}
     trials = [
