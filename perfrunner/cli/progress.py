@@ -235,7 +235,7 @@ def trial_line(event: ev.TrialFinished, blocks: int) -> str:
 
 def discarded_line(event: ev.BlockDiscarded) -> str:
     """Return the line of a discarded case of a block."""
-    then = "repeated at the end" if event.redo else "not repeated: too many discarded"
+    then = "repeated at the end" if event.redo else "not repeated"
     where = escape(str(Case(event.workload, event.bucket)))
     return (
         f"[yellow]discarded[/]   block {event.block} {where}: {escape(event.variant)}: "

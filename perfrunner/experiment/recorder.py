@@ -149,6 +149,7 @@ class Recorder:
     clock: Callable[[], float] = time.monotonic
     interim: InterimEstimates = field(init=False)
     _failures: dict[str, list[str]] = field(default_factory=dict)  # trials by cause
+    _discards: dict[tuple[BlockCase, str], str] = field(default_factory=dict)  # the latest reasons
     _foreseen: dict[Case, int] = field(default_factory=dict)
     _warned_of_raw: bool = False
     _since: float | None = field(init=False, default=None)
@@ -187,6 +188,11 @@ class Recorder:
     def fail(self, why: str) -> None:
         """Record a failure of the run that belongs to no trial."""
         self._failures.setdefault(why, [])
+
+    def fail_given_up(self) -> None:
+        """Record the discarded trials that are not redone as failures."""
+        for case, variant in self.schedule.given_up():
+            self._fail_trial(case, variant, self._discards[case, variant])
 
     def foresee(self, kind: Case, trials: int) -> None:
         """Set how many trials are likely beyond those planned (negative: fewer), judging by the precision so far."""
@@ -343,8 +349,13 @@ class Recorder:
         if status == "ok":
             self.eta.add(task.case, seconds)
         elif status == "failed":
-            place = f"block {task.block}, {trial_place(task.variant, task.bucket, task.workload)}"
-            self._failures.setdefault(reason, []).append(place)
+            self._fail_trial(task.block_case, task.variant, reason)
+        else:
+            self._discards[task.block_case, task.variant] = reason
+
+    def _fail_trial(self, case: BlockCase, variant: str, reason: str) -> None:
+        place = f"block {case.block}, {trial_place(variant, case.bucket, case.workload)}"
+        self._failures.setdefault(reason, []).append(place)
 
     def _forget_failures(self) -> None:
         """Forget failures of earlier runs: the cases are redone, or reported as incomplete at the end."""

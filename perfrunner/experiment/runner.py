@@ -378,6 +378,7 @@ class ExperimentRunner:
     # -- the three ends
 
     def _finished(self) -> ev.RunOutcome:
+        self.recorder.fail_given_up()
         for case in self.schedule.incomplete_cases():
             self.recorder.fail(
                 f"block {case.block}, {Case(case.workload, case.bucket)} is incomplete and was not redone"

@@ -6,7 +6,8 @@ complete. A *unit* is what runs at one time: a single trial, or the interleaved 
 If a trial is discarded, the rest of its case in that block is skipped. The whole case is redone at the end, with all
 variants, in a new order and with the next attempt number. A failed trial (crash) also causes a redo, but the other
 variants are measured first. A variant that failed twice and never succeeded is *broken*: it causes no further redo,
-and it is excluded from groups, because its crash would end them. At most `max_discarded` cases are redone.
+and it is excluded from groups, because its crash would end them. A discarded trial counts as a failure of its variant
+if another variant succeeded in the same attempt. At most `max_discarded` cases are redone.
 
 The schedule is rebuilt by recording the stored trials in the order in which they ran, so that a resumed run continues
 exactly where the killed run stopped. It does no I/O.
@@ -142,6 +143,15 @@ class Schedule:
         """Return the cases that do not count: spoiled and not redone."""
         return sorted(case for case, state in self._cases.items() if self._spoiled(case, state))
 
+    def given_up(self) -> list[tuple[BlockCase, str]]:
+        """Return the discarded trials of broken variants, by case and variant: they are not redone."""
+        return sorted(
+            (case, variant)
+            for case, state in self._cases.items()
+            for (variant, _), status in state.latest.items()
+            if status == "discarded" and self._broken(case, variant)
+        )
+
     def counts(self, case: BlockCase) -> bool:
         """Return whether the latest attempt of the case is complete."""
         state = self._state(case)
@@ -187,7 +197,7 @@ class Schedule:
         if len(state.attempts) > 1 or trial.member in state.latest:
             return False
         # The rest of a discarded case is useless if the case will be redone.
-        return not (self._discarded(state) and self._pending_redos() <= self._budget)
+        return not (self._discarded(case, state) and self._pending_redos() <= self._budget)
 
     def _redo(self) -> TrialKey | None:
         for case, state in self._cases.items():  # in plan order
@@ -217,25 +227,28 @@ class Schedule:
         return self._redone_before + self._max_discarded
 
     def _failures(self) -> Counter[tuple[str, str, str]]:
+        """Count the failures of variants, by (workload, bucket, variant)."""
         return Counter(
             (case.workload, case.bucket, variant)
             for case, state in self._cases.items()
             for attempt in state.attempts
             for (variant, _), status in attempt.items()
-            if status == "failed"
+            if status == "failed" or (status == "discarded" and "ok" in attempt.values())
         )
 
-    def _discarded(self, state: _CaseState) -> bool:
-        return "discarded" in state.latest.values()
+    def _discarded(self, case: BlockCase, state: _CaseState) -> bool:
+        return any(
+            status == "discarded" and not self._broken(case, variant)
+            for (variant, _), status in state.latest.items()
+        )
 
     def _pending_redos(self) -> int:
-        return self.redone + sum(1 for state in self._cases.values() if self._discarded(state))
+        discarded = [case for case, state in self._cases.items() if self._discarded(case, state)]
+        return self.redone + len(discarded)
 
     def _spoiled(self, case: BlockCase, state: _CaseState) -> bool:
-        if self._discarded(state):
-            return True
         return any(
-            status == "failed" and not self._broken(case, variant)
+            status != "ok" and not self._broken(case, variant)
             for (variant, _), status in state.latest.items()
         )
 
@@ -243,16 +256,15 @@ class Schedule:
         """Return whether a variant is excluded, or failed more than once in all blocks of a case without success."""
         if variant in self._excluded:
             return True
-        outcomes = [
-            status
+        kind = (case.workload, case.bucket, variant)
+        succeeded = any(
+            status == "ok" and name == variant
             for other, state in self._cases.items()
             if other.case == case.case
             for attempt in state.attempts
             for (name, _), status in attempt.items()
-            if name == variant
-        ]
-        before = self._failed_before[case.workload, case.bucket, variant]
-        return "ok" not in outcomes and outcomes.count("failed") - before > 1
+        )
+        return not succeeded and self._failures()[kind] - self._failed_before[kind] > 1
 
     def _state(self, case: BlockCase) -> _CaseState:
         return self._cases.setdefault(case, _CaseState())

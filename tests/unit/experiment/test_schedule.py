@@ -152,10 +152,7 @@ def test_one_variant_is_never_run_again_alone() -> None:
 @pytest.mark.parametrize("max_discarded", [0, 1, 3])
 def test_discarded_are_redone_up_to_the_limit_and_no_further(max_discarded: int) -> None:
     schedule = make(max_discarded=max_discarded)
-    done = drive(
-        schedule,
-        lambda task: "discarded" if task.variant == "a" and task.workload == "pf" else "ok",
-    )
+    done = drive(schedule, lambda task: "discarded" if task.workload == "pf" else "ok")
     assert schedule.redone == max_discarded
     assert {task.attempt for task, _ in done} <= set(range(1, max_discarded + 2))
     assert schedule.incomplete_cases() == [
@@ -291,6 +288,33 @@ def test_a_variant_that_always_dies_is_left_out_and_the_others_are_measured() ->
         (2, 2, "ca", "b"),
     ]
     assert schedule.incomplete_cases() == []
+
+
+def test_a_variant_whose_trials_alone_are_always_discarded_is_left_out() -> None:
+    schedule = groups(4, (("a", "b", "c"),))
+    assert drive_units(schedule, lambda _: {"b": "discarded"}) == [
+        (1, 1, "abc", ""),
+        (2, 1, "abc", ""),
+        (3, 1, "ac", "b"),
+        (4, 1, "ac", "b"),
+    ]
+    assert schedule.incomplete_cases() == []
+    assert [(case.block, variant) for case, variant in schedule.given_up()] == [(1, "b"), (2, "b")]
+
+
+def test_a_variant_that_was_measured_once_is_redone_when_it_is_discarded() -> None:
+    schedule = groups(4, (("a", "b"),))
+    done = drive_units(
+        schedule,
+        lambda unit: {"b": "discarded"}
+        if unit.tasks[0].attempt == 1 and unit.tasks[0].block > 1
+        else {},
+    )
+    assert [(block, attempt) for block, attempt, *_ in done] == [
+        *((block, 1) for block in (1, 2, 3, 4)),
+        *((block, 2) for block in (2, 3, 4)),
+    ]
+    assert schedule.given_up() == []
 
 
 def test_when_all_die_all_are_tried_again_and_nothing_is_redone_for_ever() -> None:
