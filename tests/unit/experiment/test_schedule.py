@@ -306,9 +306,9 @@ def test_a_variant_that_was_measured_once_is_redone_when_it_is_discarded() -> No
     schedule = groups(4, (("a", "b"),))
     done = drive_units(
         schedule,
-        lambda unit: {"b": "discarded"}
-        if unit.tasks[0].attempt == 1 and unit.tasks[0].block > 1
-        else {},
+        lambda unit: (
+            {"b": "discarded"} if unit.tasks[0].attempt == 1 and unit.tasks[0].block > 1 else {}
+        ),
     )
     assert [(block, attempt) for block, attempt, *_ in done] == [
         *((block, 1) for block in (1, 2, 3, 4)),
