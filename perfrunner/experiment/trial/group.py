@@ -139,6 +139,8 @@ class GroupBench:
             return error
         server = self.variants[error.variant].engines[0]
         tail = log_tail(server.host, server.setup.log) or "nothing"
+        if tail in str(error):  # the server died
+            return error
         text = f"{error}; the log of {server.title} ends with: {tail}"
         return VariantError(error.variant, text, error.hint)
 

@@ -19,7 +19,7 @@ from perfrunner.errors import HostError, TrialError
 from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.outcome import try_each
 from perfrunner.experiment.trial.placement import log_tail, pinned
-from perfrunner.experiment.trial.server import ServerProcess
+from perfrunner.experiment.trial.server import ServerError, ServerProcess, error_text
 from perfrunner.hosts.process import ExitStatus, ProcessHandle
 from perfrunner.hosts.transport import CommandTimeout, LinkLost, Transport
 from perfrunner.measure.cpu_profile import (
@@ -130,11 +130,12 @@ class NodesSampling:
                 self.bench.check_engines()
                 output = f"{sampler.engine.setup.directory}/sampler-{sampler.stem}"
                 why = (
-                    log_tail(host, f"{output}.out")
+                    error_text(log_tail(host, f"{output}.out"))
                     or log_tail(host, f"{output}.log")
                     or "no output"
                 )
-                raise TrialError(f"the sampler on {host.name} ended early ({ended}): {why}")
+                text = f"the sampler of {sampler.engine.title} ended early ({ended}): {why}"
+                raise ServerError(sampler.engine, text)
             per_node.append(parse_samples(local.read_text(encoding="utf-8"), local.name))
         return [add_nodes(instant) for instant in zip(*per_node, strict=False)]
 

@@ -5,6 +5,7 @@ engine.py and command_server.py implement it. The code that starts a server must
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from abc import ABC, abstractmethod
@@ -134,7 +135,7 @@ class ServerProcess(ABC):
         if result.killed:
             raise TrialError(
                 f"{self.title} did not stop within {grace_s:.0f} s and was killed",
-                hint="limits.trial_timeout limits the duration of a trial, including the stop",
+                hint="it must end after SIGTERM; limits.trial_timeout limits the duration of a trial with the stop",
             )
         if not self._ended_cleanly(result.status):
             raise TrialError(
@@ -183,8 +184,11 @@ class ServerProcess(ABC):
         completed = self.host.run(argv, timeout=timeout, check=False)
         if completed.exit:
             self.check_alive(f"during {what}")
-            output_text = completed.stderr.strip() or completed.stdout.strip()
-            raise TrialError(f"{what} ended with status {completed.exit}: {output_text[-500:]}")
+            output_text = completed.stderr.strip() or error_text(completed.stdout.strip())
+            raise ServerError(
+                self,
+                f"{what} ended with status {completed.exit}: {output_text[-500:]}",
+            )
         return completed
 
     def _ended_cleanly(self, status: ExitStatus) -> bool:
@@ -206,6 +210,14 @@ class ServerProcess(ABC):
     def _log_tail(self) -> str:
         tail = log_tail(self.host, self.setup.log)
         return f": {tail}" if tail else ""
+
+
+def error_text(output: str) -> str:
+    """Return the error in the output of a program that queries servers; the output if it has none."""
+    try:
+        return str(json.loads(output)["error"])
+    except (ValueError, TypeError, KeyError):
+        return output
 
 
 def count_oom_kills(host: Transport) -> int | None:

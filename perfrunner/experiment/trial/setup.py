@@ -186,12 +186,14 @@ class TrialSetup:
             try:
                 yield group
             except ServerError as error:
-                place = next(
+                places = [
                     place
                     for place, bench in enumerate(benches)
                     if any(engine is error.server for engine in bench.engines)
-                )
-                raise VariantError(place, str(error)) from error
+                ]
+                if not places:
+                    raise
+                raise VariantError(places[0], str(error), error.hint) from error
             except TrialError as error:
                 raise attribute_to_dead_engine(error, group.dead) from error
 

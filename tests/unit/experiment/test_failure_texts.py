@@ -11,6 +11,7 @@ import pytest
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.outcome import attribute_by_report
 from perfrunner.experiment.trial.sampling import NodesSampling, Sampler
+from perfrunner.experiment.trial.server import ServerError
 from perfrunner.hosts.process import ExitStatus
 from perfrunner.hosts.transport import Completed
 
@@ -53,12 +54,17 @@ def test_a_message_of_the_report_that_the_log_has_is_not_repeated(message: str, 
 def test_a_sampler_that_ends_early_says_why(tmp_path: Any):
     host = Host(**{"sampler-s.out": '{"error": "ERR max number of clients reached"}\n'})
     handle = SimpleNamespace(stop=lambda _: SimpleNamespace(status=ExitStatus(code=1)))
-    engine = SimpleNamespace(host=host, setup=SimpleNamespace(directory="trial"))
+    engine = SimpleNamespace(
+        host=host, title="redis on here", setup=SimpleNamespace(directory="trial")
+    )
     nothing = SimpleNamespace(stop=lambda *_: None)
     bench = SimpleNamespace(
         profiler=None, trial=SimpleNamespace(recorder=nothing, directory=tmp_path),
         forget=lambda _: None, check_engines=lambda: None,
     )  # fmt: skip
     sampler = Sampler(cast(Any, engine), cast(Any, handle), "s", "trial/s.jsonl")
-    with pytest.raises(TrialError, match=r"ended early \(exit 1\): .*max number of clients"):
+    with pytest.raises(
+        ServerError, match=r"redis on here ended early \(exit 1\): ERR max"
+    ) as ended:
         NodesSampling(cast(Any, bench), [sampler]).stop()
+    assert ended.value.server is cast(Any, engine), "no other variant of the group fails for it"
