@@ -14,8 +14,10 @@ from typing import ClassVar
 
 from perfrunner.servers.wire import Wire
 
+# How an answer of Redis begins that refuses a password because it needs none.
+HAS_NO_PASSWORD = ("ERR AUTH", "ERR Client sent AUTH")
 # How an answer of Redis begins that asks for a password, or for another one.
-REFUSES_PASSWORD = ("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR Client sent AUTH")
+REFUSES_PASSWORD = ("NOAUTH", "WRONGPASS", "NOPERM", *HAS_NO_PASSWORD)
 
 # An absolute path that is the same for every start: those of {dir} and {port} are not.
 FIXED_PATH = r"/(?!.*\{(dir|port)\}).*"

@@ -28,7 +28,7 @@ from perfrunner.hosts.container import Container, Image, container_name, run_wor
 from perfrunner.hosts.process import ExitStatus, ProcessHandle
 from perfrunner.hosts.transport import Completed, Transport
 from perfrunner.measure.memory import numbers
-from perfrunner.servers.adapter import REFUSES_PASSWORD, Adapter
+from perfrunner.servers.adapter import HAS_NO_PASSWORD, REFUSES_PASSWORD, Adapter
 from perfrunner.servers.preload import check_maps
 from perfrunner.servers.registry import adapter_for
 from perfrunner.spec.server import DIRECTORY, PORT
@@ -240,7 +240,8 @@ class CommandServer(ServerProcess):
 
     def _ask(self) -> dict[str, Any]:
         argv = self._agent(["state"])
-        return self._document(self.run(argv, "the question for its state", timeout=ASK_TIMEOUT_S))
+        what = f"asking {self.title} for its state"
+        return self._document(self.run(argv, what, timeout=ASK_TIMEOUT_S))
 
     def _document(self, completed: Completed) -> dict[str, Any]:
         try:
@@ -299,6 +300,11 @@ class CommandServer(ServerProcess):
 
     def _not_ready(self, trouble: str, timeout: float) -> TrialError:
         if any(f"it answers: {code}" in trouble for code in REFUSES_PASSWORD):
+            if any(code in trouble for code in HAS_NO_PASSWORD):
+                return TrialError(
+                    f"{self.title} has no password: {trouble}",
+                    "leave server.password_env (ab: --password-env) out, or start the server with that password",
+                )
             return TrialError(
                 f"{self.title} refuses the load: {trouble}",
                 "set server.password_env (ab: --password-env) to the variable of your environment with its password",

@@ -100,6 +100,18 @@ def test_a_password_is_not_shown(
     assert "does not speak" not in message
 
 
+def test_a_password_of_a_server_without_one(servers: ServerLab, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("REDIS_SECRET", "a-secret-of-this-test")
+    open_to_all = redis()
+    open_to_all["server"]["password_env"] = "REDIS_SECRET"
+    servers.write({"one": open_to_all, "two": redis()})
+    code, driver = servers.measure()
+    assert code == 3
+    message = driver.stderr()
+    assert "redis-server on here has no password" in message
+    assert "leave server.password_env (ab: --password-env) out" in message
+
+
 def test_cluster_mode_is_measured(servers: ServerLab):
     servers.write({"alone": redis(), "node": redis("--cluster-enabled", "yes")})
     code, driver = servers.measure()
