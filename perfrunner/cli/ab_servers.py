@@ -16,6 +16,7 @@ from perfrunner.spec.suggest import selection
 if TYPE_CHECKING:
     from perfrunner.spec import Spec
     from perfrunner.spec.pair import Command
+    from perfrunner.spec.variant import Variant
 
 PORT = "{port}"
 
@@ -78,13 +79,23 @@ def server_spec(sources: Sequence[str], given: PairOptions, workloads: Sequence[
 
 
 def same_servers(spec: Spec) -> str | None:
-    """Return a message if all variants are the same command, else None."""
-    first, *others = (
-        variant.model_dump(mode="json", exclude={"name"}) for variant in spec.variants.values()
-    )
+    """Return a message if all variants are the same command of the same commit, else None."""
+    first, *others = (_described(variant) for variant in spec.variants.values())
     if any(other != first for other in others):
         return None
-    return f"{' and '.join(spec.variants)} are the same command: there is nothing to compare"
+    what = "command" if first["server"]["git"] is None else "commit"
+    return f"{' and '.join(spec.variants)} are the same {what}: there is nothing to compare"
+
+
+def _described(variant: Variant) -> dict[str, Any]:
+    """Return all that makes a variant but its name; a revision is described by its commit."""
+    from perfrunner.servers.checkout import commit_of
+
+    assert variant.server is not None
+    document = variant.model_dump(mode="json", exclude={"name"})
+    if variant.server.git is not None:
+        document["server"]["revision"] = commit_of(variant.server).sha
+    return document
 
 
 def _variants(sources: Sequence[str], given: PairOptions) -> dict[str, dict[str, Any]]:

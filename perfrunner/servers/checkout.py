@@ -42,6 +42,11 @@ def is_built(server: ServerSpec, cache_dir: Path) -> bool:
     return server.git is None or (_tree_of(server, None, cache_dir)[0] / _DONE).is_file()
 
 
+def commit_of(server: ServerSpec, commit: str | None = None) -> Commit:
+    """Return the commit that a server is built from: `commit`, or what its revision names now."""
+    return _repository(server).commit(commit or server.revision or "HEAD")
+
+
 def _repository(server: ServerSpec) -> Repository:
     repository = Repository.around(Path(str(server.git)))
     if repository is None:
@@ -51,7 +56,7 @@ def _repository(server: ServerSpec) -> Repository:
 
 def _tree_of(server: ServerSpec, commit: str | None, cache_dir: Path) -> tuple[Path, Commit]:
     """Return the directory of the cache for a server's build, and the commit that is built there."""
-    built_from = _repository(server).commit(commit or server.revision or "HEAD")
+    built_from = commit_of(server, commit)
     env = build_environment()
     place, commands = str(real_path(Path(str(server.git)))), [list(c) for c in server.build]
     described = [place, built_from.sha, commands, env.get("CC"), env.get("CXX")]
@@ -60,9 +65,9 @@ def _tree_of(server: ServerSpec, commit: str | None, cache_dir: Path) -> tuple[P
 
 
 def check_out(
-    server: ServerSpec, commit: str | None, name: str, cache_dir: Path, progress: Progress
+    server: ServerSpec, commit: str | None, cache_dir: Path, progress: Progress
 ) -> Checkout:
-    """Return a checkout in which the build of variant `name`'s server has succeeded.
+    """Return a checkout in which the build of a server has succeeded.
 
     `commit` is what its revision named when the experiment began; None: what it names now. Raises BuildError or
     UsageError.
@@ -85,9 +90,8 @@ def check_out(
         steps += [(" ".join(c), ["env", "-C", str(tree), *c], env) for c in server.build]
         with tree.with_suffix(".log").open("w", encoding="utf-8", errors="surrogateescape") as log:
             for title, step, variables in steps:
-                what = f"variant {name}: {title}"
                 try:
-                    run_logged(step, what=what, log=log, env=variables, progress=progress)
+                    run_logged(step, what=title, log=log, env=variables, progress=progress)
                 except BuildError as error:
                     raise _with_hint_of_submodules(error, tree) from error
         (tree / _DONE).write_text(built_from.sha, encoding="ascii")

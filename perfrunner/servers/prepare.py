@@ -116,7 +116,7 @@ def prepare(
         return in_image(variant, image)
     checkout = None
     if server.git is not None:
-        checkout = check_out(server, commit, variant.name, cache_dir, progress)
+        checkout = check_out(server, commit, cache_dir, progress)
     find = partial(_program, checkout=checkout, remote=remote, name=variant.name)
     program, digest = find(server.command[0])
     arguments, launched, launched_digest = server.command[1:], None, None
@@ -181,6 +181,11 @@ def _program(
         return Path(word), None
     path, wrong = find_program(word), program_problem(word)
     if path is None or wrong is not None:
+        if checkout is not None:
+            raise BuildError(
+                f"server.command: after the build, {wrong}",
+                "let server.build (ab: --build) make the program, or correct server.command (ab: --run)",
+            )
         raise UsageError(f"variant {name}: server.command: {wrong}")
     return path, sha256_of(path)
 

@@ -14,6 +14,7 @@ start, and {dir}, the empty directory in which the server is started. A command 
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -52,6 +53,8 @@ _LAUNCHERS = frozenset(
         "valgrind",
     )
 )  # fmt: skip
+# What looks like {port}, in a word that is no shell text.
+_PLACEHOLDER = re.compile(r"(?<!\$)\{(?!(?:port|dir)\})[A-Za-z_]+\}")
 _SHELL = set("&|;<>$`()*?#~\n")
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh"))
 
@@ -106,6 +109,9 @@ class ServerSpec(Piece):
             raise ValueError(
                 f"expected {PORT} in a word of the command, where the port belongs, such as [-p, {PORT!r}]"
             )
+        for word in command:
+            if " " not in word and (unknown := _PLACEHOLDER.search(word)):
+                raise ValueError(f"expected {PORT} or {DIRECTORY}, got {unknown[0]} in {word}")
         if not command[0] or PORT in command[0]:
             raise ValueError("expected a program as the first word")
         if "=" in command[0]:

@@ -93,6 +93,9 @@ def test_revisions_of_a_repository(cli, play, program):
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
     subprocess.run([*git, "tag", "7.2"], check=True)
     runner = play()
+    run = ("--run", "src/server --port {port}")
+    assert "are the same commit" in cli("ab", ".@7.2", ".@main", *run, code=2).stderr
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "two"], check=True)
     cli("ab", ".@7.2", ".@main", "--build", "make -j2", "--run", "src/server --port {port}")
     servers = [v.server for v in runner.arguments.spec.variants.values()]
     assert [(s.git, s.revision, s.build) for s in servers] == [
@@ -100,7 +103,7 @@ def test_revisions_of_a_repository(cli, play, program):
         (str(program), "main", (("make", "-j2"),)),
     ]
     assert {s.command for s in servers} == {("src/server", "--port", "{port}")}
-    for source in (".@@{u}", ".@npm/@types", ".@größe", ".@main@{1}"):
+    for source in (".@@{u}", ".@npm/@types", ".@größe", ".@main@{9}"):
         wrong = cli("ab", ".@main", source, "--run", "src/server --port {port}", code=2)
         assert f"{program} has no revision {source[2:]}" in wrong.stderr
     wrong = cli("ab", ".@7.2", ".@mian", "--run", "src/server --port {port}", code=2)
@@ -139,6 +142,7 @@ def test_the_plan_counts_what_is_to_be_built(cli, play, program):
         (["--run", "x {port}", "repo", "repo@b"], "expected REPOSITORY@REVISION"),
         (["--build", "make", "a {port}", "b {port}"], "--build needs --run"),
         (["main", "main~1", "--protocol", "binary"], "--protocol is for servers"),
+        (["./old/memcached -p {port}", "b {port} -x {name}"], "expected {port} or {dir}"),
         (["main"], "expected two sources of the engine"),
         (["--cluster", "local", "a {port}", "b {port}"], "--cluster cannot be used with commands"),
     ],

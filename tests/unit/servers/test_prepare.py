@@ -59,15 +59,21 @@ def test_files_of_a_checkout_are_found_from_another_directory(repository: Path) 
 
 
 def test_a_failed_build_names_the_submodules_that_are_not_there(repository: Path) -> None:
-    with pytest.raises(BuildError, match="variant v: false 1 failed") as failed:
+    with pytest.raises(BuildError, match=r"^false 1 failed") as failed:
         prepared(repository, ("false", "1"))
     assert failed.value.hint is None
     (repository / ".gitmodules").touch()
     git(repository, "add", ".")
     git(repository, "-c", "core.hooksPath=/dev/null", "commit", "-q", "-m", "two")
-    with pytest.raises(BuildError, match="variant v: false 1 failed") as failed:
+    with pytest.raises(BuildError, match=r"^false 1 failed") as failed:
         prepared(repository, ("false", "1"))
     assert "git submodule update --init --recursive" in str(failed.value.hint)
+
+
+def test_a_build_that_does_not_make_the_program_has_failed(repository: Path) -> None:
+    with pytest.raises(BuildError, match=r"after the build, .* there is no .*/srv there") as failed:
+        prepared(repository, ("rm", "srv"))
+    assert "--build" in str(failed.value.hint)
 
 
 def test_a_build_is_named_by_what_serves(repository: Path) -> None:

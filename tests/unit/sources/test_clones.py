@@ -210,11 +210,11 @@ def test_a_server_is_not_built_from_a_part_of_its_revision(
     for revision, complete in (("main", True), ("v1", False)):
         spec = ServerSpec.model_validate({**server, "revision": revision})
         if complete:
-            tree = check_out(spec, None, "a", cache, lambda _: None).tree
+            tree = check_out(spec, None, cache, lambda _: None).tree
             assert (tree / "engine_src" / "main.cc").read_text() == "two\n"
             continue
         with pytest.raises(UsageError, match="is a partial clone and lacks content") as refused:
-            check_out(spec, None, "a", cache, lambda _: None)
+            check_out(spec, None, cache, lambda _: None)
         assert "archive -o /dev/null" in str(refused.value.hint)
 
 
@@ -334,14 +334,14 @@ def test_a_server_is_built_from_a_trusted_repository_of_another_user(
     server = {"git": str(repo.top), "build": [["true"]], "command": ["x", "{port}"]}
     spec = ServerSpec.model_validate(server)
     with pytest.raises(UsageError, match="it belongs to another user"):
-        check_out(spec, None, "a", cache, lambda _: None)
+        check_out(spec, None, cache, lambda _: None)
     settings = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory"}
     if how == "file":
         (tmp_path / ".gitconfig").write_text(f"[safe]\ndirectory = {repo.top}\n")
     else:
         for name, value in {**settings, "GIT_CONFIG_VALUE_0": str(repo.top)}.items():
             monkeypatch.setenv(name, value)
-    tree = check_out(spec, None, "a", cache, lambda _: None).tree
+    tree = check_out(spec, None, cache, lambda _: None).tree
     assert (tree / "engine_src" / "main.cc").read_text() == "two\n"
 
 

@@ -187,6 +187,7 @@ def test_a_spec_of_the_engine_is_recorded_as_before(servers: Servers):
     ("old", "new", "expected"),
     [
         ('"{port}", -t, 1.10', "11211, -t, 1.10", 'spec.yaml:5: variants.one.server.command: expected {port} in a word'),
+        ("-t, 1.10]", "-P, 'x-{pid}']", "spec.yaml:5: variants.one.server.command: expected {port} or {dir}, got {pid} in x-{pid}"),
         ("[./memcached, -p, \"{port}\", -t, 1.10]", "[./memcache, -p, \"{port}\"]", "spec.yaml:5: variants.one.server.command[0]: expected a program; there is no"),
         ("[./memcached, -p, \"{port}\", -t, 1.10]", "[memcachd, -p, \"{port}\"]", "spec.yaml:5: variants.one.server.command[0]: expected a program; there is no memcachd in PATH"),
         ("-t, 1.10]", "-t, 1.10, -d]", "spec.yaml:5: variants.one.server.command[5]: expected a server that stays in the foreground"),
