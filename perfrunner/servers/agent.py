@@ -28,7 +28,7 @@ from typing import Any
 
 from perfrunner.servers.adapter import State
 from perfrunner.servers.registry import ADAPTERS, adapter_for, guess_kind, guess_protocol
-from perfrunner.servers.wire import Wire, WireError, connected, log_in
+from perfrunner.servers.wire import UnfitError, Wire, WireError, connected, log_in
 
 POLL_S = 0.02
 SILENT = "nothing listens on its port"
@@ -114,6 +114,8 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
                 }
         except ConnectionRefusedError:
             pass
+        except UnfitError as error:
+            return {"ready": False, "alive": alive, "unfit": str(error)}
         except WireError as error:
             trouble = f"it answers: {error}"
             if not str(error).startswith(("LOADING", "the server closed")):

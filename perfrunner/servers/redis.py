@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from perfrunner.servers.adapter import FIXED_PATH, TOO_FEW_CLIENTS, KnownServer, State, numeric
-from perfrunner.servers.wire import Wire, WireError, as_pairs
+from perfrunner.servers.wire import UnfitError, Wire, WireError, as_pairs
 
 _SIZE = re.compile(r"(\d+)(k|kb|m|mb|g|gb|b)?", re.IGNORECASE)
 _UNITS = {
@@ -169,7 +169,10 @@ class Redis(KnownServer):
             return ""
         about = wire.lines("CLUSTER", "INFO")
         if about.get("cluster_known_nodes") != "1":
-            raise WireError(f"it is one of {about.get('cluster_known_nodes')} nodes of a cluster")
+            raise UnfitError(
+                f"it is one of {about.get('cluster_known_nodes')} nodes of a cluster: expected one node alone,"
+                " which starts without the cluster-config-file of others and gets all slots"
+            )
         if about.get("cluster_slots_assigned") == "0":
             wire.resp("CLUSTER", "ADDSLOTS", *map(str, range(_SLOTS)))
         return "" if about.get("cluster_state") == "ok" else "it does not serve its slots yet"

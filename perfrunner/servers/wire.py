@@ -18,6 +18,10 @@ class WireError(Exception):
     """The server answered with an error, or with something that is not the protocol."""
 
 
+class UnfitError(WireError):
+    """The server answered, but cannot be measured."""
+
+
 class ErrorReplyError(WireError):
     """The server answered, but with an error: it does not know a question, or refuses it."""
 

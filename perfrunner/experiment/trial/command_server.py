@@ -167,6 +167,8 @@ class CommandServer(ServerProcess):
         answer = self._document(self.host.run(argv, timeout=timeout + ASK_TIMEOUT_S, check=False))
         if not answer.get("alive"):
             raise self._gone(answered=bool(answer.get("ready")))
+        if "unfit" in answer:
+            raise TrialError(f"{self.title} cannot be measured: {answer['unfit']}")
         if not answer.get("ready"):
             raise self._not_ready(str(answer.get("error")), timeout)
         self.kind, self.state = str(answer["kind"]), answer["state"]
@@ -315,8 +317,9 @@ class CommandServer(ServerProcess):
                 "raise its limit of clients (redis --maxclients, memcached -c)",
             )
         if trouble.startswith("it answers"):
+            kind = self.kind or self.setup.command.kind or "memcached or redis"
             return TrialError(
-                f"{self.title} does not speak the protocol of {self.kind or self.setup.command.kind}: {trouble}",
+                f"{self.title} does not speak the protocol of {kind}: {trouble}",
                 "set the variant's server.kind (ab: --protocol)",
             )
         address = self.setup.own_address

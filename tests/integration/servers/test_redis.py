@@ -121,6 +121,28 @@ def test_cluster_mode_is_measured(servers: ServerLab):
     servers.assert_nothing_left()
 
 
+def test_a_node_that_belongs_to_a_cluster_is_refused(servers: ServerLab, tmp_path: Path):
+    nodes = (
+        f"{'a' * 40} 127.0.0.1:1@10001 master - 0 0 1 connected\n"
+        f"{'b' * 40} 127.0.0.1:2@10002 myself,master - 0 0 0 connected\n"
+        "vars currentEpoch 1 lastVoteEpoch 0\n"
+    )
+    real = redis()["server"]["command"][0]
+    text = (
+        f"import os, sys\nopen('nodes.conf', 'w').write({nodes!r})\n"
+        f"os.execv({real!r}, [{real!r}, *sys.argv[1:]])\n"
+    )
+    node = script(tmp_path / "node", text)
+    words = [node, "--port", "{port}", "--save", "", "--cluster-enabled", "yes"]
+    servers.write({"one": {"server": {"command": words}}, "two": redis()})
+    code, driver = servers.measure()
+    assert (code, driver.of("TrialStarted")) == (3, [])
+    message = driver.stderr()
+    assert "cannot be measured: it is one of 2 nodes of a cluster: expected one node" in message
+    assert "does not speak" not in message
+    servers.assert_nothing_left()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
