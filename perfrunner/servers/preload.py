@@ -162,6 +162,26 @@ def read_elf(path: Path) -> ElfFile | None:
     return ElfFile(machine, bits, _INTERP in kinds)
 
 
+_DYNAMIC_SYMBOLS = 11  # type of the section with the names that the loader binds
+
+
+def defines(path: Path, name: bytes) -> bool:
+    """Return whether a library of this machine (64 bits, little endian) exports a symbol. Raises OSError."""
+    data = path.read_bytes()
+    (offset,) = struct.unpack_from("<Q", data, 40)
+    size, count = struct.unpack_from("<HH", data, 58)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", data, offset + at * size) for at in range(count)]
+    for _, kind, _, _, start, length, link, _, _, entry in sections:
+        if kind != _DYNAMIC_SYMBOLS:
+            continue
+        names = sections[link][4]
+        for at in range(start, start + length, entry):
+            text, _, _, section = struct.unpack_from("<IBBH", data, at)
+            if section and data.startswith(name + b"\0", names + text):
+                return True
+    return False
+
+
 def linked_allocator(path: Path) -> str | None:
     """Return the allocator that is linked statically into a program; None if none is recognised."""
     return marked(path, ALLOCATOR_MARKS)

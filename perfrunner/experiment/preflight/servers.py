@@ -25,7 +25,7 @@ from perfrunner.hosts import scripts
 from perfrunner.servers.adapter import Adapter, State
 from perfrunner.servers.checks import unfit_in_files
 from perfrunner.servers.placing import own_allocator, place
-from perfrunner.servers.preload import asking, read_back
+from perfrunner.servers.preload import asking, defines, read_back
 from perfrunner.servers.prepare import PreparedServer
 from perfrunner.servers.redis import SAVES_NOTHING
 from perfrunner.servers.registry import adapter_for
@@ -141,6 +141,14 @@ def deploy_server(
                 f"{variant.name}: {asked.program} in its command overrides the CPUs that perfrunner gives the servers:"
                 " it may share CPUs with the load, or have others than the other variants",
                 "leave it out and set engine.cpus, or set engine.cpus and client.cpus to any",
+            )
+        )
+    library = server.library if spec.cluster.transport == "local" else None
+    if library is not None and not defines(library, b"malloc"):
+        listener.on_event(
+            Warned(
+                f"{variant.name}: {library} defines no malloc: the server keeps its own allocator",
+                "preload the library of an allocator, unless that is meant",
             )
         )
     for text in adapter.warnings(state):

@@ -18,6 +18,8 @@ def test_a_preloaded_library_is_found_in_the_process(servers: ServerLab, tmp_pat
     code, driver = servers.measure()
     assert code == 0, driver.stderr()
     assert settings_of(driver, "preloaded")["allocator.preload"] == empty
+    warned = [event["message"] for event in driver.of("Warned")]
+    assert f"preloaded: {empty} defines no malloc: the server keeps its own allocator" in warned
     builds = {build.variant: build.build_id for build in servers.data().builds}
     assert builds["plain"] != builds["preloaded"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.servers.checks import preload_problem, program_problem
-from perfrunner.servers.preload import linked_allocator, read_elf
+from perfrunner.servers.preload import defines, find_library, linked_allocator, read_elf
 from perfrunner.spec.server import ServerSpec
 
 
@@ -29,6 +29,14 @@ def program(tmp_path: Path):
         return path
 
     return write
+
+
+def test_the_functions_that_a_library_brings():
+    """A use of another library's function is no definition."""
+    libc = find_library("glibc")
+    assert defines(libc, b"malloc")
+    assert not defines(libc, b"mallo")
+    assert not defines(libc, b"_rtld_global"), "the loader's"
 
 
 def test_a_program_of_this_machine_is_loaded_dynamically():
