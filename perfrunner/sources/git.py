@@ -15,14 +15,17 @@ from pathlib import Path
 
 from perfrunner.build.identity import is_source
 from perfrunner.errors import UsageError
-from perfrunner.sources.run_git import GitError, run_git
+from perfrunner.sources.run_git import GitError, NoGit, run_git
 from perfrunner.spec.suggest import did_you_mean
 
 _SUBMODULE = "160000"
 _HUNK_LINES = 10  # shown of a hunk that does not apply
 UNSHALLOW = "this clone is shallow: fetch its history with `git fetch --unshallow --tags`"
 _MISSING = re.compile(r"promisor remote|lazy fetch|transport '\w+' not allowed|could not fetch")
-AS_STORED = ("-c", "core.autocrlf=false", "-c", "core.eol=lf")
+AS_STORED = (
+    "-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.symlinks=true",
+)  # fmt: skip
+_ELSEWHERE = re.compile(r"not a git repository: (?!\(null\))(.+)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _WHOLE = re.MULTILINE | re.DOTALL
 
@@ -47,11 +50,16 @@ class Repository:
     def around(cls, directory: Path) -> Repository | None:
         """Return the repository that contains `directory`; None if no repository does.
 
-        Raises UsageError without git.
+        Raises UsageError, which is a NoGit without git, and for a copy or mount of a worktree or submodule alone.
         """
         try:
             output = run_git(directory, "rev-parse", "--show-toplevel", "--show-prefix")
         except GitError as error:
+            if elsewhere := _ELSEWHERE.search(str(error)):
+                raise NoGit(
+                    f"{directory} belongs to the git directory {elsewhere[1]}, which is not there",
+                    "make the whole repository available here, or use a clone of it",
+                ) from error
             if "not a git repository" in str(error):
                 return None
             raise _unreadable(directory, str(error)) from error
@@ -84,6 +92,8 @@ class Repository:
         """
         self._refuse_two_meanings(_name_in(revision))
         try:
+            if revision.startswith("^"):  # excludes a commit, and names none
+                raise self._unknown(revision)
             sha = self.git("rev-parse", "--verify", "--quiet", revision).strip()
             sha = self.git("rev-parse", "--verify", "--quiet", f"{sha}^{{commit}}").strip()
         except GitError:
@@ -265,7 +275,7 @@ class Repository:
         span = f"{older}..{newer}"
         count = int(self.git("rev-list", "--count", span))
         lines = self.git("log", "--format=%h %s", f"--max-count={most}", span)
-        return count, tuple(map(_utf8, lines.splitlines()))
+        return count, tuple(map(_utf8, lines.split("\n")[:-1]))
 
 
 def _one_of_a_list(path: str) -> str:

@@ -31,7 +31,7 @@ from perfrunner.sources.model import (
     interface_of,
     source_of,
 )
-from perfrunner.sources.run_git import GitError
+from perfrunner.sources.run_git import GitError, NoGit
 from perfrunner.sources.switches import check_switches
 from perfrunner.spec.model import Spec
 from perfrunner.spec.server import ServerSpec
@@ -99,7 +99,10 @@ def resolve_sources(spec: Spec, engine_src: Path, cache_dir: Path) -> Sources:
             snapshots[snapshot.sha256] = snapshot
         return known[source]
 
-    tools = resolved(None)
+    try:
+        tools = resolved(None)
+    except GitError as error:
+        raise UsageError(f"git cannot read {engine_src}: {error}") from error
     check_tools(tools)
     variants = {}
     servers = {}
@@ -203,20 +206,26 @@ def _resolve(
 
 def _head(directory: Path) -> dict[str, Any]:
     """Return the HEAD commit of a tree's repository and the files that differ from it; empty outside a repository."""
+    repository = _keeper(directory)
+    if repository is None:
+        return {}
     try:
-        repository = _keeper(directory)
-        if repository is None:
-            return {}
         commit = repository.commit("HEAD")
-    except (UsageError, GitError):
-        return {}  # a tree needs no git: it is identified by its content
+    except UsageError:
+        return {}  # there is none yet
     dirty = tuple(name for name in repository.changed_files() if is_source(name))
     return {"commit": commit.sha, "title": commit.title, "date": commit.date, "dirty": dirty}
 
 
 def _keeper(directory: Path) -> Repository | None:
-    """Return the repository that tracks the engine's files; None for one that merely contains the directory."""
-    repository = Repository.around(directory)
+    """Return the repository that tracks the engine's files; None for one that merely contains the directory.
+
+    A tree needs no git: it is identified by its content. A repository that git refuses to read is an error.
+    """
+    try:
+        repository = Repository.around(directory)
+    except NoGit:
+        return None
     if repository is None or not repository.git("ls-files", "--", f"{directory}/CMakeLists.txt"):
         return None
     return repository
@@ -224,11 +233,8 @@ def _keeper(directory: Path) -> Repository | None:
 
 def _ignored(directory: Path) -> tuple[str, ...]:
     """Return the ignored files of a tree, so that a clean tree equals its commit despite files of editors and tools."""
-    try:
-        repository = _keeper(directory)
-        return () if repository is None else repository.ignored_files()
-    except (UsageError, GitError):
-        return ()
+    repository = _keeper(directory)
+    return () if repository is None else repository.ignored_files()
 
 
 def _revision(
@@ -282,7 +288,7 @@ def _content(source: ResolvedSource, engine_src: Path) -> str | None:
     directory = engine_src if source.name == IN_USE else Path(source.directory)
     try:
         return content_hash(directory, _ignored(directory))
-    except BuildError:
+    except (BuildError, UsageError, GitError):
         return None
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from perfrunner.errors import UsageError
 
 TIMEOUT_S = 300.0
-# Override the settings of a user's configuration that change git's output, or end it (a file that is missing).
+# Override the settings of a user's configuration that change git's output, or end it (a file that is missing). A
+# monitor of the file system that has stopped reports no changes.
 _PLAIN = (
     "-c", "color.ui=false", "-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8",
-    "-c", "diff.orderFile=/dev/null",
+    "-c", "diff.orderFile=/dev/null", "-c", "core.abbrev=auto", "-c", "core.fsmonitor=false",
 )  # fmt: skip
 # git works on local data only: it never asks for a password and never fetches. git before 2.45 has no
 # GIT_NO_LAZY_FETCH; without an allowed protocol its fetch ends at once.
@@ -28,6 +29,10 @@ _KEPT_SETTING = re.compile(r"GIT_CONFIG_(COUNT|KEY_\d+|VALUE_\d+|GLOBAL|SYSTEM|N
 
 class GitError(Exception):
     """Raised when git fails; the text is git's error message."""
+
+
+class NoGit(UsageError):  # noqa: N818
+    """Raised when git cannot be asked: it is not installed, or the repository's own directory is not there."""
 
 
 def caller_settings() -> dict[str, str]:
@@ -45,7 +50,7 @@ def run_git(
     """Run git in a directory and return its output.
 
     GIT_* variables of the caller (set by a hook) are removed, except for its configuration (set by a CI system). The
-    locale is fixed. Raises GitError, or UsageError if git is not installed.
+    locale is fixed. Raises GitError, or NoGit if git is not installed.
     """
     clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | caller_settings()
     try:
@@ -67,7 +72,7 @@ def run_git(
             check=False,
         )
     except FileNotFoundError:
-        raise UsageError(
+        raise NoGit(
             "git is not installed, and perfrunner needs it to identify sources",
             "apt-get install git",
         ) from None

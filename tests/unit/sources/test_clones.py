@@ -58,9 +58,11 @@ def test_what_a_user_has_configured_changes_nothing(
     repo: Repo, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_submodule(repo, tmp_path / "inner")
+    (repo.engine / "link.cc").symlink_to("main.cc")
+    repo.commit("with a link")
     repo.write(main_cc="put away\n")
     repo.git("stash", "-q")
-    spec = a_spec(v1={"git": "v1"}, x={"git": "feature/x"})
+    spec = a_spec(v1={"git": "v1"}, x={"git": "feature/x"}, main={"git": "main"})
     plain = resolve_sources(spec, repo.engine, cache).record()
     repository = Repository.around(repo.engine)
     assert repository is not None
@@ -68,7 +70,7 @@ def test_what_a_user_has_configured_changes_nothing(
     home.mkdir()
     (home / ".gitconfig").write_text(
         "[log]\nshowSignature = true\ndecorate = full\n[color]\nui = always\ndiff = always\nstatus = always\n"
-        "[core]\nautocrlf = true\neol = crlf\npager = false\n[pager]\nlog = true\n[alias]\nlog = status\n"
+        "[core]\nautocrlf = true\neol = crlf\npager = false\nsymlinks = false\nabbrev = 30\n[pager]\nlog = true\n[alias]\nlog = status\n"
         "[diff]\nexternal = false\norderFile = /nowhere\nignoreSubmodules = all\n[status]\nshowStash = true\n"
         "[format]\npretty = %an\n"
     )
@@ -230,6 +232,21 @@ def test_a_change_that_git_overlooks_is_a_change(repo: Repo, cache: Path, flag: 
     assert repository.changed_files() == ("main.cc",)
 
 
+def test_a_change_that_a_monitor_does_not_report_is_a_change(repo: Repo, tmp_path: Path) -> None:
+    """As of a watchman that has stopped."""
+    hook = tmp_path / "monitor"
+    hook.write_text("#!/bin/sh\nprintf 'token\\0'\n")
+    hook.chmod(0o755)
+    repo.git("config", "core.fsmonitor", str(hook))
+    repo.git("update-index", "--fsmonitor")
+    repo.git("status")
+    repo.write(main_cc="not reported\n")
+    assert repo.git("status", "--porcelain") == ""
+    repository = Repository.around(repo.engine)
+    assert repository is not None
+    assert repository.changed_files() == ("main.cc",)
+
+
 def test_any_name_of_a_file_is_read_and_special_files_are_not(repo: Repo, cache: Path) -> None:
     names = [
         "x" * 252 + ".cc",
@@ -255,6 +272,8 @@ def test_a_title_cannot_steer_a_terminal(repo: Repo) -> None:
     assert repository is not None
     assert repository.commit("main").title == "red \N{REPLACEMENT CHARACTER}[31m and tab"
     assert "\x1b" not in repository.log("v1", "main", 9)[1][0]
+    repo.git("commit", "-q", "--allow-empty", "-m", "one\u2028line \x0b\x1c\u0085 of the log")
+    assert len(repository.log("v1", "main", 9)[1]) == repository.log("v1", "main", 9)[0]
 
 
 def test_a_name_of_a_branch_and_a_tag_is_refused(repo: Repo, cache: Path) -> None:
@@ -296,7 +315,7 @@ def test_a_revision_is_what_git_calls_it(repo: Repo) -> None:
         ("größe/#1", first), (":/fix the", fixed), ("HEAD^{/fix the}", fixed), ("@{1}", fixed),
     ):  # fmt: skip
         assert repository.commit(name).sha == sha
-    for name in ("v1^{tree}", "v1..main", ":/no such title"):
+    for name in ("v1^{tree}", "v1..main", ":/no such title", "^main", "--all"):
         with pytest.raises(UsageError, match="has no revision"):
             repository.commit(name)
 
@@ -320,6 +339,41 @@ def test_a_repository_of_another_user_names_the_command_that_helps(
     with pytest.raises(UsageError, match="it belongs to another user") as refused:
         Repository.around(repo.engine)
     assert refused.value.hint == f"git config --global --add safe.directory {repo.top}"
+
+
+@pytest.mark.parametrize("source", [None, {"git": "main"}], ids=["a tree", "a revision"])
+def test_a_repository_that_git_refuses_ends_nothing_silently(
+    repo: Repo, cache: Path, monkeypatch: pytest.MonkeyPatch, source: dict[str, str] | None
+) -> None:
+    """A tree without its commit and its list of ignored files would be a worse record of what was measured."""
+    spec = a_spec(a=source)
+    repo.git("config", "filter.large.clean", "/nowhere/large")  # as of Git LFS that was removed
+    repo.git("config", "filter.large.required", "true")
+    (repo.top / ".git" / "info").mkdir(exist_ok=True)
+    (repo.top / ".git" / "info" / "attributes").write_text("main.cc filter=large\n")
+    os.utime(repo.engine / "main.cc", (1, 1))
+    with pytest.raises(UsageError, match="clean filter 'large' failed"):
+        resolve_sources(spec, repo.engine, cache)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setattr(
+        "perfrunner.sources.run_git._OFFLINE", {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
+    )
+    with pytest.raises(UsageError, match="it belongs to another user"):
+        resolve_sources(spec, repo.engine, cache)
+
+
+def test_a_worktree_without_its_repository_is_a_directory(
+    repo: Repo, cache: Path, tmp_path: Path
+) -> None:
+    """As in a container in which it is mounted alone."""
+    tree = tmp_path / "alone"
+    repo.git("worktree", "add", "-q", str(tree), "feature/x")
+    repo.top.rename(tmp_path / "elsewhere")
+    sources = resolve_sources(a_spec(here=None), tree / "engine_src", cache)
+    assert (text(sources, "here"), sources.of["here"].commit) == ("two\nthree\n", None)
+    with pytest.raises(UsageError, match="git directory .*, which is not there") as caught:
+        resolve_sources(a_spec(old={"git": "v1"}), tree / "engine_src", cache)
+    assert "make the whole repository available" in str(caught.value.hint)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
