@@ -70,9 +70,9 @@ def test_what_a_user_has_configured_changes_nothing(
     home.mkdir()
     (home / ".gitconfig").write_text(
         "[log]\nshowSignature = true\ndecorate = full\n[color]\nui = always\ndiff = always\nstatus = always\n"
-        "[core]\nautocrlf = true\neol = crlf\npager = false\nsymlinks = false\nabbrev = 30\n[pager]\nlog = true\n[alias]\nlog = status\n"
+        "[core]\nautocrlf = true\neol = crlf\npager = false\n[pager]\nlog = true\n[alias]\nlog = status\n"
         "[diff]\nexternal = false\norderFile = /nowhere\nignoreSubmodules = all\n[status]\nshowStash = true\n"
-        "[format]\npretty = %an\n"
+        "[format]\npretty = %an\n[core]\nsymlinks = false\nabbrev = 30\n"
     )
     monkeypatch.setenv("HOME", str(home))
     assert resolve_sources(spec, repo.engine, tmp_path / "another cache").record() == plain
@@ -371,7 +371,7 @@ def test_a_worktree_without_its_repository_is_a_directory(
     repo.top.rename(tmp_path / "elsewhere")
     sources = resolve_sources(a_spec(here=None), tree / "engine_src", cache)
     assert (text(sources, "here"), sources.of["here"].commit) == ("two\nthree\n", None)
-    with pytest.raises(UsageError, match="git directory .*, which is not there") as caught:
+    with pytest.raises(UsageError, match=r"git directory .*, which is not there") as caught:
         resolve_sources(a_spec(old={"git": "v1"}), tree / "engine_src", cache)
     assert "make the whole repository available" in str(caught.value.hint)
 
