@@ -210,9 +210,10 @@ class _Factory:
         options.ciphers = self._among(options.ciphers, "ciphers")
         options.digests = self._among(options.digests, "macs")
         options.kex = self._among(options.kex, "kexalgorithms")
-        plain = sorted(options.key_types, key=self._rank)  # a stable sort
-        certificates = [name + SUFFIX for name in plain] if self._certified else []
-        options.key_types = self._among([*certificates, *plain], "hostkeyalgorithms")
+        # A certificate is asked for in every case: its authority may be revoked.
+        known = [name + suffix for name in options.key_types for suffix in (SUFFIX, "")]
+        types = self._among(known, "hostkeyalgorithms")
+        options.key_types = tuple(sorted(types, key=self._rank))  # a stable sort
         return transport
 
     def _among(self, ours: Any, option: str) -> tuple[str, ...]:
@@ -226,7 +227,10 @@ class _Factory:
         return both
 
     def _rank(self, algorithm: str) -> int:
-        key_type = "ssh-rsa" if algorithm in _RSA_SIGNATURES else algorithm
+        name = algorithm.removesuffix(SUFFIX)
+        if self._certified and name != algorithm:
+            return -1
+        key_type = "ssh-rsa" if name in _RSA_SIGNATURES else name
         return self._types.index(key_type) if key_type in self._types else len(self._types)
 
 

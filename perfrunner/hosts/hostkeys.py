@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 import fcntl
 import hashlib
 import hmac
 import logging
 import os
+import re
 import secrets
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from perfrunner.hosts.certificates import HostCertificate
 
 REVOKED, AUTHORITY = "@revoked", "@cert-authority"
+COMMAND = "KnownHostsCommand"
+_NO_COMMAND = "as in ssh, no host is believed when it fails; try it by hand"
 _REVOCATION_LIST = b"SSHKRL\n\0"  # how such a file begins
 _NO_LIST = "as in ssh, no host is believed without it"
 _TIMEOUT_S = 60.0
@@ -56,7 +60,7 @@ class Entry:
 
 
 class KnownHosts:
-    """The entries of the known_hosts files for one host, by which its key is judged."""
+    """The entries of the known_hosts files and KnownHostsCommand for one host, by which its key is judged."""
 
     def __init__(self, host_keys: HostKeys) -> None:
         self._host_keys = host_keys
@@ -65,6 +69,7 @@ class KnownHosts:
             [entry for file in self._files for entry in _entries(name, file)]
             for name in host_keys.names
         ]
+        self._expected = [*self._entries[0], *self._asked(host_keys.names[0])]
 
     @property
     def _files(self) -> tuple[str, ...]:
@@ -77,12 +82,12 @@ class KnownHosts:
 
     def types(self) -> list[str]:
         """Return the types of the host's keys, which the server is asked for first."""
-        return list(dict.fromkeys(e.type for e in self._entries[0] if not e.marker))
+        return list(dict.fromkeys(e.type for e in self._expected if not e.marker))
 
     @property
     def has_authority(self) -> bool:
-        """Return whether an authority is known, so that the server is asked for a certificate first."""
-        return any(e.marker == AUTHORITY for entries in self._entries for e in entries)
+        """Return whether an authority is known, so that any certificate is better than a key."""
+        return any(e.marker == AUTHORITY for e in (*self._expected, *self._entries[-1]))
 
     def judge(self, blob: bytes, certificate: bytes = b"") -> None:
         """Return if `blob` is a key of the host. Raises UnknownKey, ChangedKey or, if it is revoked, HostError.
@@ -90,11 +95,13 @@ class KnownHosts:
         `certificate` is that of the key, if the server has shown one. One that is not believed has no effect. Under
         `accept-new` the key of an unknown host is added to the first of the user's files.
         """
-        from perfrunner.hosts.certificates import HostCertificate
-
         named, key_type = self._host_keys.names[0], _type_of(blob)
-        everything = [entry for entries in self._entries for entry in entries]
-        shown = HostCertificate.read(certificate) if certificate else None
+        known = [
+            [*entries, *self._asked(name, certificate or blob)]
+            for name, entries in zip(self._host_keys.names, self._entries, strict=True)
+        ]
+        everything = [entry for entries in known for entry in entries]
+        shown = _read(named, certificate)
         for entry in everything:
             if entry.marker == REVOKED and entry.blob in (blob, shown and shown.authority):
                 raise HostError(f"{named}: its host key is marked {REVOKED} in {entry.file}")
@@ -104,15 +111,16 @@ class KnownHosts:
             return
         if any(not entry.marker and entry.blob == blob for entry in everything):
             return
-        doubt = self._doubt(shown, everything) if self.has_authority else None
+        authorities = {entry.blob for entry in everything if entry.marker == AUTHORITY}
+        doubt = self._doubt(shown, authorities) if authorities else None
         if doubt == "":
             return
-        if other := [e for e in self._entries[0] if not e.marker and e.type == key_type]:
-            raise ChangedKey(
-                f"{other[0].file} (got {fingerprint(blob)}): another host may be answering",
-                hint=f"if the host was reinstalled, run: ssh-keygen -R '{named}' -f {other[0].file},"
-                " then add the new key",
-            )
+        if other := [e for e in known[0] if not e.marker and e.type == key_type]:
+            hint = f"if the host was reinstalled, run: ssh-keygen -R '{named}' -f {other[0].file}, then add the new key"
+            if other[0].file == COMMAND:
+                hint = f"if the host was reinstalled, let {COMMAND} print its new key"
+            text = f"{other[0].file} (got {fingerprint(blob)}): another host may be answering"
+            raise ChangedKey(text, hint)
         if self._host_keys.policy == "strict":
             more = f", and its {AUTHORITY} line does not help: {doubt}" if doubt else ""
             raise UnknownKey(f"not in {self.files}{more}")
@@ -125,15 +133,59 @@ class KnownHosts:
                 # As in ssh: with a read-only home, every connection accepts the key again.
                 _LOG.warning("%s: the key of %s was not added: %s", path, named, error.strerror)
 
-    def _doubt(self, shown: HostCertificate | None, entries: Sequence[Entry]) -> str:
+    def _asked(self, name: str, public: bytes = b"") -> list[Entry]:
+        """Return the entries of a host that KnownHostsCommand prints. `public` is the key or certificate to judge.
+
+        As in ssh, the command is asked before the connection as well. Raises HostError if it fails, because it may know
+        that a key is revoked.
+        """
+        if not self._host_keys.command:
+            return []
+        plain = self._host_keys.names[-1]  # without the port
+        tokens = {"%": "%", "H": plain, "I": "ORDER", "K": "NONE", "f": "NONE", "t": "NONE"}
+        if public:
+            key = base64.b64encode(public).decode()
+            own = {"K": key, "f": fingerprint(_plain(public)), "t": _type_of(public)}
+            tokens |= {"H": name, "I": "HOSTNAME", **own}
+        command = [
+            re.sub("%(.)", lambda match: tokens[match[1]], word) for word in self._host_keys.command
+        ]
+        if not command[0].startswith("/"):
+            raise HostError(f"{COMMAND} of ssh_config: expected an absolute path: {command[0]}")
+        done = _run(command)
+        if done.returncode:
+            output = done.stderr.decode(errors="replace").strip() or f"status {done.returncode}"
+            raise HostError(f"{COMMAND} failed: {command[0]}: {output}", _NO_COMMAND)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(done.stdout)
+            file.flush()
+            return [dataclasses.replace(entry, file=COMMAND) for entry in _entries(name, file.name)]
+
+    def _doubt(self, shown: HostCertificate | None, authorities: Collection[bytes]) -> str:
         """Return why no authority of the host vouches for its key; empty if one does."""
         if shown is None:
             return "the host has no certificate"
-        if not any(e.marker == AUTHORITY and e.blob == shown.authority for e in entries):
+        if shown.authority not in authorities:
             return "its certificate is of another authority"
         # The last name is the one without the port.
         reason = shown.problem(self._host_keys.names[-1], self._host_keys.signatures, time.time())
         return reason and f"its certificate {reason}"
+
+
+def _read(named: str, certificate: bytes) -> HostCertificate | None:
+    """Return the certificate that a host has shown, if any. Raises HostError for a damaged one."""
+    from perfrunner.hosts.certificates import HostCertificate
+
+    try:
+        return HostCertificate.read(certificate) if certificate else None
+    except ValueError as error:
+        raise HostError(f"{named}: its host certificate is damaged: {error}") from error
+
+
+def _plain(public: bytes) -> bytes:
+    from perfrunner.hosts.certificates import SUFFIX, plain_key
+
+    return plain_key(public) if _type_of(public).endswith(SUFFIX) else public
 
 
 def _is_revoked(file: str, blob: bytes, certificate: bytes, shown: HostCertificate | None) -> bool:
@@ -246,7 +298,9 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
     except OSError as error:
         raise HostError(
             f"{command[0]} cannot be started: {error.strerror}",
-            "install the OpenSSH client: apt-get install openssh-client",
+            "look at KnownHostsCommand in ssh_config"
+            if command[0].startswith("/")
+            else "install the OpenSSH client: apt-get install openssh-client",
         ) from error
     except subprocess.TimeoutExpired as error:
         raise HostError(f"{command[0]} did not end within {_TIMEOUT_S:g} s") from error

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import secrets
+import shlex
 import socket
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -107,6 +109,7 @@ class HostKeys:
     user_files: files of the user; an unknown key is added to the first one under `accept-new`.
     hashed: add the name as a hash. checked: False for this machine under NoHostAuthenticationForLocalhost.
     signatures: algorithms by which an authority may sign the host's certificate. revoked: file of RevokedHostKeys.
+    command: words of KnownHostsCommand, in which `%%` and the tokens of one question (%f %H %I %K %t) are left.
     """
 
     names: tuple[str, ...]
@@ -117,6 +120,7 @@ class HostKeys:
     checked: bool = True
     signatures: tuple[str, ...] = ()
     revoked: str = ""
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,8 @@ class Route:
 def resolve(destination: Destination) -> Route:
     """Return the route to a host. Raises HostError if ssh is missing or refuses the configuration."""
     settings = _settings(destination)
+    if refusal := settings.all("refuseconnection"):  # of OpenSSH 10; an empty value is none
+        raise HostError(f"ssh_config refuses connections to {destination.address}: {refusal[0]}")
     host, user = settings.first("hostname"), settings.first("user")
     port = int(settings.first("port"))
     proxy = _proxy(destination, settings)
@@ -181,7 +187,7 @@ class _Settings:
 
     def __init__(self, text: str) -> None:
         self._values: dict[str, list[str]] = {}
-        for line in text.splitlines():
+        for line in text.split("\n"):
             name, _, value = line.partition(" ")
             self._values.setdefault(name.lower(), []).append(value)
 
@@ -349,7 +355,26 @@ def _host_keys(destination: Destination, settings: _Settings, *, direct: bool) -
         checked=not (trusts_here and direct and _is_here(host)),
         signatures=tuple(settings.first("casignaturealgorithms").split(",")),
         revoked=next(iter(_expanded(settings.all("revokedhostkeys"), destination)), ""),
+        command=tuple(_known_hosts_command(destination, settings)),
     )
+
+
+def _known_hosts_command(destination: Destination, settings: _Settings) -> Iterable[str]:
+    """Yield the words of KnownHostsCommand, with the tokens expanded that do not depend on the question."""
+    mark = secrets.token_hex(8)
+    try:
+        words = [w for text in settings.all("knownhostscommand") for w in shlex.split(text)]
+    except ValueError as error:
+        raise HostError(f"ssh_config: KnownHostsCommand: {error}") from None
+    for word in words:
+        if "%" in word or "${" in word:
+            marked = re.sub(r"%%|%(?=[fHIKt])", lambda m: m[0] if m[0] == "%%" else mark, word)
+            # Behind an x, the word has no meaning of its own as an agent.
+            agent = f"IdentityAgent={_quoted('x' + marked)}"
+            expanded = _settings(destination, "-o", agent).first("identityagent")[1:]
+            yield expanded.replace("%", "%%").replace(mark, "%")
+        else:
+            yield word
 
 
 def _is_here(host: str) -> bool:

@@ -224,6 +224,18 @@ CERTIFIED: dict[str, tuple[Callable[[Sshd, str], str], str, bool]] = {
     "an authority among revoked keys": (
         lambda s, n: f"@cert-authority * {public(s, 'authority')}\n", "RevokedHostKeys {directory}/authority.pub",
         False),
+    "a key whose authority is revoked": (
+        lambda s, n: f"{n} {public(s, 'ed25519')}\n@revoked * {public(s, 'authority')}\n", "", False),
+    "a key of another type whose authority is revoked": (
+        lambda s, n: f"{n} {public(s, 'rsa')}\n@revoked * {public(s, 'authority')}\n", "", False),
+    "a key whose authority is among revoked keys": (
+        lambda s, n: f"{n} {public(s, 'ed25519')}\n", "RevokedHostKeys {directory}/authority.pub", False),
+    "a key whose authority is in a revocation list": (
+        lambda s, n: f"{n} {public(s, 'ed25519')}\n", "RevokedHostKeys {directory}/krl", False),
+    "a new key whose authority is revoked": (
+        lambda s, n: f"@revoked * {public(s, 'authority')}\n", "StrictHostKeyChecking accept-new", False),
+    "a key where only certificates are allowed": (
+        lambda s, n: f"{n} {public(s, 'ed25519')}\n", "HostKeyAlgorithms ssh-ed25519-cert-v01@openssh.com", True),
     "another revocation list": (
         lambda s, n: f"@cert-authority * {public(s, 'authority')}\n", "RevokedHostKeys {directory}/krl-other", True),
     "a new key is accepted": (

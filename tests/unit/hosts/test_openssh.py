@@ -269,6 +269,18 @@ def test_the_home_of_an_unknown_user_is_an_error(tmp_path: Path, option: str) ->
     assert route(tmp_path, "IdentityFile ~root/x\n").identities.files == ("/root/x",)
 
 
+def test_a_connection_that_the_configuration_refuses_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RefuseConnection, which the ssh of this machine may not know."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\nprintf 'hostname kv1\\nrefuseconnection use the gate\\n'\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(HostError, match="refuses connections to kv1: use the gate"):
+        route(tmp_path, "")
+
+
 def test_options_of_a_session_do_not_matter(tmp_path: Path) -> None:
     """`ssh -G` without a command refuses the first one."""
     text = "ForkAfterAuthentication yes\nRemoteCommand top\nRequestTTY force\nSessionType none\nStdinNull yes\n"
