@@ -78,7 +78,7 @@ class KnownHosts:
     @property
     def files(self) -> str:
         """Return the names of the user's files, for messages."""
-        return ", ".join(self._host_keys.user_files) or "no file (UserKnownHostsFile none)"
+        return ", ".join(self._host_keys.user_files) or "any file (UserKnownHostsFile none)"
 
     def types(self) -> list[str]:
         """Return the types of the host's keys, which the server is asked for first."""

@@ -42,6 +42,10 @@ class NoIdentity(paramiko.AuthenticationException):
     """There is no key to offer."""
 
 
+class NoPublicKeys(paramiko.AuthenticationException):
+    """The configuration excludes public keys."""
+
+
 class LockedIdentity(paramiko.AuthenticationException):
     """The only keys to offer have a passphrase, and the agent has none of them."""
 
@@ -92,6 +96,7 @@ class OpenSshLogin:
         except paramiko.BadAuthenticationType:
             pass
         refused: list[str] = []
+        wanted: list[str] = []
         with _Agent(self._identities.agent) as agent:
             for offer in self._offers(agent) if self._identities.public_keys else ():
                 key = offer.load()
@@ -108,9 +113,16 @@ class OpenSshLogin:
                     continue
                 if not further:
                     return []
-                raise paramiko.AuthenticationException(
-                    f"the server also wants {' and '.join(further)}, which needs a person"
-                )
+                wanted = further
+                if "publickey" not in further:
+                    break
+        if wanted:
+            missing = "a further key" if "publickey" in wanted else "which needs a person"
+            raise paramiko.AuthenticationException(
+                f"the server also wants {' and '.join(wanted)}, {missing}"
+            )
+        if not self._identities.public_keys:
+            raise NoPublicKeys("no public keys")
         if self._unsafe:
             raise UnsafeIdentity(" ".join(dict.fromkeys(self._unsafe)))
         if refused:

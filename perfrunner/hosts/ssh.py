@@ -50,6 +50,11 @@ _LINK_HINT = (
     "check that the host is up and reachable; `perfrunner run --resume` stops leftover processes"
 )
 
+_ALGORITHMS_HINT = (
+    "the host's sshd allows only algorithms that perfrunner's SSH library or your ssh_config does not; allow, for"
+    " example, curve25519-sha256 (KexAlgorithms), aes128-ctr (Ciphers) and hmac-sha2-256 (MACs) in its sshd_config"
+)
+
 
 @dataclass(frozen=True)
 class Command:
@@ -148,6 +153,7 @@ class SshTransport(ShellTransport):
         from perfrunner.hosts.identities import (
             LockedIdentity,
             NoIdentity,
+            NoPublicKeys,
             SlowLogin,
             UnreadableIdentity,
             UnsafeIdentity,
@@ -186,11 +192,18 @@ class SshTransport(ShellTransport):
                 r" and no byte order mark: sed -i -e '1s/^\xEF\xBB\xBF//' -e 's/\r$//' -e '$a\' "
                 f"{text}",
             ) from error
+        if isinstance(error, NoPublicKeys):
+            raise HostError(
+                f"{self.peer}: ssh_config excludes public keys, and nobody is asked for a password",
+                hint="look at PubkeyAuthentication and PreferredAuthentications in ssh_config",
+            ) from error
         if isinstance(error, NoIdentity):
             raise HostError(
                 f"{self.peer}: there is no SSH key to offer, neither in an agent nor in a key file",
                 hint="set `key` in the cluster file, or add a key to an agent with ssh-add",
             ) from error
+        if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+            raise HostError(f"{self.peer}: cannot connect: {text}", _ALGORITHMS_HINT) from error
         if isinstance(error, paramiko.AuthenticationException):
             raise HostError(
                 f"{self.peer}: the host refused our key: {text}",

@@ -258,12 +258,34 @@ def test_the_cluster_files_key(server: Sshd, keys: Path, agent: Path, tmp_path: 
         open_host(spec.model_copy(update={"key": str(tmp_path / "absent")}), "ssh")
 
 
+def test_a_server_that_wants_two_keys(keys: Path, tmp_path: Path) -> None:
+    with raised_sshd(tmp_path / "sshd", AuthenticationMethods="publickey,publickey") as sshd:
+        listed = "".join((keys / f"{name}.pub").read_text() for name in ("file", "file2"))
+        (sshd.directory / "authorized_keys").write_text(listed)
+        config = tmp_path / "config"
+        config.write_text(f"IdentityAgent none\nIdentityFile {keys}/file\n")
+        spec = sshd.host_spec(tmp_path / "work", key=None, ssh_config=str(config))
+        with pytest.raises(HostError, match="also wants publickey, a further key"):
+            open_host(spec, "ssh")
+        config.write_text(f"{config.read_text()}IdentityFile {keys}/file2\n")
+        with open_host(spec, "ssh") as host:
+            assert host.transport.run(["true"]).exit == 0
+
+
+def test_a_server_without_a_common_algorithm(keys: Path, tmp_path: Path) -> None:
+    with raised_sshd(tmp_path / "sshd", Ciphers="chacha20-poly1305@openssh.com") as sshd:
+        with pytest.raises(HostError, match="no acceptable ciphers") as caught:
+            open_host(sshd.host_spec(tmp_path / "work", ssh_config="/dev/null"), "ssh")
+        assert "aes128-ctr (Ciphers)" in str(caught.value.hint)
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
         ("IdentityFile none\nIdentityAgent none\n", "no SSH key to offer"),
         ("IdentityFile {keys}/locked\nIdentityAgent none\n", "has a passphrase: .*/locked"),
-        ("IdentityFile {keys}/file\nIdentityAgent none\nPubkeyAuthentication no\n", "no SSH key to offer"),
+        ("IdentityFile {keys}/file\nIdentityAgent none\nPubkeyAuthentication no\n", "excludes public keys"),
+        ("IdentityFile {keys}/file\nPreferredAuthentications password\n", "excludes public keys"),
         ("IdentityFile {keys}/file\nIdentityAgent /nowhere\n", "refused our key"),
     ],
 )  # fmt: skip
