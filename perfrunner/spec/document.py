@@ -17,7 +17,13 @@ import yaml
 
 from perfrunner.errors import SpecError
 from perfrunner.spec.suggest import did_you_mean
-from perfrunner.spec.yaml_core import CoreLoader, Expansion, is_merge_key, scalar_value
+from perfrunner.spec.yaml_core import (
+    MAX_BYTES,
+    CoreLoader,
+    Expansion,
+    is_merge_key,
+    scalar_value,
+)
 
 Path_: TypeAlias = tuple["str | int", ...]
 
@@ -140,7 +146,10 @@ def parse(text: str, shown: str, problems: Problems, override: Path_ | None = No
 def read_text(path: Path, mark: Mark, problems: Problems) -> str | None:
     """Read a UTF-8 file; None after adding a problem at `mark`."""
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            return file.read(
+                MAX_BYTES + 1
+            )  # one character more than is accepted; /dev/zero has no end
     except UnicodeDecodeError:
         problems.add(mark, "", f"expected UTF-8 text, got other bytes in {path}")
     except OSError as error:

@@ -59,18 +59,20 @@ class CoreLoader(yaml.SafeLoader):
         """Skip what separates tokens: tabs as well, except where they would indent a block."""
         scanner: Any = super()
         scanner.scan_to_next_token()
-        while self.peek() == "\t" and self._tab_separates():
-            while self.peek() == "\t":
-                self.forward()
+        while self.peek() == "\t":
+            length = 1
+            while self.peek(length) in (" ", "\t"):
+                length += 1
+            if not self._tab_separates(length):
+                return
+            self.forward(length)
             scanner.scan_to_next_token()
 
-    def _tab_separates(self) -> bool:
+    def _tab_separates(self, length: int) -> bool:
+        """Tell whether the next `length` characters, which are tabs and blanks, may stand between tokens."""
         state: Any = self
         if state.flow_level or not state.allow_simple_key:
             return True
-        length = 1
-        while state.peek(length) in (" ", "\t"):
-            length += 1
         return state.peek(length) in ("#", "\n", "\r", "\0")  # an empty line
 
     def resolve(self, kind: type[Any], value: Any, implicit: Any) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
@@ -193,6 +196,42 @@ def bomb(levels: int, width: int, form: str) -> str:
 )  # fmt: skip
 def test_limits_hold_before_anything_is_expanded(specs, text, message):
     assert message in specs.errors(text)[0]
+
+
+def test_a_line_of_tabs_costs_what_it_is_written_with(specs, monkeypatch):
+    seen = 0
+    peek = core.CoreLoader.peek
+
+    def counted(self, index=0):
+        nonlocal seen
+        seen += 1
+        return peek(self, index)
+
+    monkeypatch.setattr(core.CoreLoader, "peek", counted)
+    costs = []
+    for count in (100, 1000):
+        seen = 0
+        specs.spec(SPEC + "\t " * count + "# why\n")
+        costs.append(seen)
+    assert costs[1] - costs[0] < 20 * 2 * 900
+
+
+def test_a_file_without_an_end_is_not_read_to_it(specs):
+    path = specs.directory / "endless.yaml"
+    os.mkfifo(path)
+    left = 8 * core.MAX_BYTES
+
+    def write() -> None:
+        nonlocal left
+        with contextlib.suppress(BrokenPipeError), path.open("wb", buffering=0) as pipe:
+            while left > 0:
+                left -= pipe.write(b"# x\n" * 1024)
+
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(write)
+        with pytest.raises(SpecError, match="more than 1 MiB"):
+            load_spec(path)
+    assert left > 0
 
 
 def test_the_values_of_a_file_are_limited_as_it_is_read(specs, monkeypatch):
