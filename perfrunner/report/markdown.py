@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 MOST_FUNCTIONS = 10  # functions shown of an explanation
 MOST_CHARACTERS = 65_000  # of a comment; GitHub takes 65 536
 _DETAILS = re.compile(r"<details>.*?</details>\n\n?", re.DOTALL)
-_MENTION = re.compile(
-    r"(?<![\\`])(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|@(?=\w)"
-)  # in code, nobody is notified
+# Forges notify persons, and list the comment at issues and requests that it names, also behind a backslash. In code,
+# they do neither.
+_MENTION = re.compile(r"(?<![\\`])(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|@(?=\w)|[#!](?=\d)|\bGH-(?=\d)")
 
 HEADER = (
     "metric",
@@ -70,7 +70,7 @@ def comment_text(report: Report, *, every: bool) -> str:
     marker = f"<!-- perfrunner: {'ab' if name.startswith('ab-') else re.sub('-+', '-', name)} -->"
     last = f"Reproduce: {_code(report.reproduce)}\n"
     body = "\n".join([marker, *_lines(report, every=every), ""])
-    text = _MENTION.sub(lambda match: "@<!-- -->" if match[0] == "@" else match[0], body)
+    text = _MENTION.sub(lambda m: m[0] if m[1] else f"{m[0]}<!-- -->", body)
     sections = _DETAILS.findall(text)
     room = MOST_CHARACTERS - len(last) - 200  # for the sentence on what is left out
     dropped = 0

@@ -241,7 +241,7 @@ def published_tables(report: Report) -> Iterable[str]:
 
 def plain(text: str) -> str:
     """Escape text so that names and reasons do not become markup."""
-    for mark in ("\\", "|", "*", "_", "`", "<", "[", "#"):
+    for mark in ("\\", "|", "*", "_", "`", "<", "[", "#", "&", "~"):
         text = text.replace(mark, f"\\{mark}")
     return (minus(text) if text.startswith("-") else text).replace("\n", " ")
 

@@ -433,6 +433,19 @@ def test_a_comment_calls_nobody(report):
     assert "\\`@<!-- -->somebody\\`" in render(titled, "github-comment")
 
 
+def test_a_comment_names_no_issue_and_no_request(report):
+    """Each would list the comment, again at every update."""
+    titled = replace(report, sources=("ab1 fix #12 (o/r#13, GH-14, !15)", "run `x #16`"))
+    comment = render(titled, "github-comment")
+    for number in (12, 13, 14, 15):
+        assert re.search(rf"[#!-]<!-- -->{number}\b", comment)
+    assert "\\`x \\#<!-- -->16\\`" in comment
+
+
+def test_a_title_is_shown_as_it_is_written():
+    assert plain("main~~2~~ &lt; a") == "main\\~\\~2\\~\\~ \\&lt; a"
+
+
 def test_a_text_that_begins_with_a_hyphen_is_one_line():
     assert plain("-1\n# x") == "\N{MINUS SIGN}1 \\# x"
 
