@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -27,6 +27,16 @@ WIDTH_OF_A_PIPE = 200
 _WIDTHS = range(20, 10_001)
 NOTIFY_S = 300.0  # of a command that delivers a mail
 REPEATED = "it will be included in the next run's summary"
+
+
+class _Stderr(io.FileIO):
+    """The file descriptor of stderr. A lost message (a full disk, a closed pipe) does not change the result."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
 
 
 class LostOutput(OSError):  # noqa: N818
@@ -110,24 +120,25 @@ def hold_standard_streams() -> None:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
-    _mark_errors_of_stdout()
+    sys.stdout = _with_file(sys.stdout, 1, _Stdout)
+    sys.stderr = _with_file(sys.stderr, 2, _Stderr)
     never_refuse(sys.stdout)
     never_refuse(sys.stderr)
 
 
-def _mark_errors_of_stdout() -> None:
-    """Replace sys.stdout, if it is the process's own, by one whose errors are distinguished from those of files."""
-    old = sys.stdout
+def _with_file(old: TextIO, descriptor: int, kind: type[io.FileIO]) -> TextIO:
+    """Return a stream like `old` that writes with `kind`; `old` itself unless it is the process's own."""
     with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor: of a test
-        if old.fileno() != 1 or not isinstance(old, io.TextIOWrapper):
-            return
-        raw = _Stdout(1, "w", closefd=False)
-        sys.stdout = io.TextIOWrapper(
-            raw if old.write_through else io.BufferedWriter(raw),
-            encoding=old.encoding,
-            line_buffering=old.line_buffering,
-            write_through=old.write_through,
-        )
+        if old.fileno() == descriptor and isinstance(old, io.TextIOWrapper):
+            raw = kind(descriptor, "w", closefd=False)
+            return io.TextIOWrapper(
+                raw if old.write_through else io.BufferedWriter(raw),
+                encoding=old.encoding,
+                errors=old.errors,
+                line_buffering=old.line_buffering,
+                write_through=old.write_through,
+            )
+    return old
 
 
 def deliver(mail: str, command: str | None) -> None:

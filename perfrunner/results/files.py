@@ -112,13 +112,20 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
 def new_file(path: Path) -> Iterator[IO[bytes]]:
     """Write a temporary file that replaces `path` when it is complete and on disk. Raises StoreError.
 
-    A full disk or a power cut leaves the old file.
+    A full disk or a power cut leaves the old file. A pipe or a device, such as /dev/stdout, is written to.
     """
     try:
-        with _replacing(path) as file:
+        with path.open("wb") if _is_stream(path) else _replacing(path) as file:
             yield file
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _is_stream(path: Path) -> bool:
+    """Tell whether a path must not be replaced by a file: root could replace a device."""
+    place = path.absolute()
+    special = any(place.is_relative_to(top) for top in ("/dev", "/proc"))
+    return special or (path.exists() and not path.is_file())
 
 
 def write_whole(path: Path, content: bytes) -> Path:

@@ -62,6 +62,17 @@ def test_a_full_disk_is_named(cli, stored, words, unbuffered):
     assert done.stderr.startswith(b"error: cannot write the result to stdout: No space left")
 
 
+@pytest.mark.parametrize("words", [["report"], ["no-such-command"]], ids=shown)
+def test_a_lost_message_does_not_change_the_exit_code(tmp_path, words):
+    """As of a log on a full disk."""
+    full = os.open("/dev/full", os.O_WRONLY)
+    done = subprocess.run(
+        [sys.executable, "-m", "perfrunner", *words], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=full,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == (3 if words == ["report"] else 2)
+
+
 SERVERS = ["cat {port}", "cat {port} -n"]
 
 
