@@ -237,6 +237,34 @@ TEST_F(PersistentBucketLossTest, ALostStoreIsDetectedAfterACrash) {
     EXPECT_NE(refusal().find("no store"), std::string::npos);
 }
 
+TEST_F(PersistentBucketLossTest, AStoreOfAnotherDirectoryIsDetectedAfterACrash) {
+    open(fake_);
+    set("other", "1");
+    fake_.advance(1s);
+    close();
+    std::filesystem::rename(data(), dir_.root() / "other");
+    open(fake_);
+    set("a", "1");
+    fake_.advance(1s);
+    const VbUuid before = bucket_->vbucket(Vbid{0}).failoverLog().uuid();
+    close();
+    std::filesystem::remove_all(data() / "shard-0");
+    std::filesystem::rename(dir_.root() / "other" / "shard-0", data() / "shard-0");
+    for (int attempt = 0; attempt < 2; ++attempt) {
+        EXPECT_NE(refusal().find("another store"), std::string::npos);
+    }
+    persistence_.acceptLoss = true;
+    open(fake_);
+    EXPECT_EQ(get("other"), "1");
+    const auto entries = bucket_->vbucket(Vbid{0}).failoverLog().entries();
+    ASSERT_EQ(entries.size(), 1U);
+    EXPECT_NE(entries[0].uuid, before);
+    EXPECT_EQ(entries[0].seqno, Seqno{0});
+    close();
+    persistence_.acceptLoss = false;
+    EXPECT_EQ(refusal(), "none") << "the loss was accepted";
+}
+
 TEST_F(PersistentBucketLossTest, ALostLogIsDetectedAfterACrash) {
     open(fake_);
     set("a", "1");

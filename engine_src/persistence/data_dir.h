@@ -6,7 +6,8 @@
 // - creating: present until that; a start that finds it without a layout begins again;
 // - clean: present while the bucket is closed after everything was stored; it records the content;
 // - shard-0, shard-1: the stores;
-// - shard-0.MANIFEST-000005: names the newest manifest that the store has used;
+// - shard-0.MANIFEST-000005: names the newest manifest that the store has used, and holds the
+//   identity of the store;
 // - shard-0-gaps: the store was opened without some of its documents, and its vBuckets may still
 //   have their old histories.
 //

@@ -89,11 +89,15 @@ std::vector<std::filesystem::path> logsIn(const std::filesystem::path& path) {
     return logs;
 }
 
+std::string firstLine(const std::filesystem::path& file) {
+    std::string line;
+    std::getline(std::ifstream(file), line);
+    return line;
+}
+
 /// Returns the name of the manifest that a store uses; nothing if the store is missing.
 std::string currentManifest(const std::filesystem::path& path) {
-    std::string manifest;
-    std::getline(std::ifstream(path / "CURRENT"), manifest);
-    return manifest;
+    return firstLine(path / "CURRENT");
 }
 
 /// The names of the manifests with which a store was opened, from the notes next to it: shard-0 and
@@ -118,9 +122,10 @@ std::filesystem::path noteOf(const std::filesystem::path& path, const std::strin
     return path.string() + "." + manifest;
 }
 
-void noteManifest(const std::filesystem::path& path) {
+/// The note also holds the identity of the store, by which one of another directory is detected.
+void noteManifest(const std::filesystem::path& path, const std::string& identity) {
     const std::string manifest = currentManifest(path);
-    writeWhole(noteOf(path, manifest), "");
+    writeWhole(noteOf(path, manifest), identity);
     for (const std::string& noted : notedManifests(path)) {
         std::error_code ignored;  // older than that of this start
         if (noted != manifest) {
@@ -150,6 +155,7 @@ void RocksStore::openDatabase(const std::string& path) {
                                         ? rocksdb::WALRecoveryMode::kAbsoluteConsistency
                                         : rocksdb::WALRecoveryMode::kPointInTimeRecovery;
     options.track_and_verify_wals_in_manifest = true;
+    options.write_dbid_to_manifest = true;  // where it has a checksum
 
     rocksdb::BlockBasedTableOptions table;
     table.block_cache = rocksdb::NewLRUCache(config_.blockCacheBytes, /*num_shard_bits=*/2);
@@ -182,21 +188,35 @@ void RocksStore::openDatabase(const std::string& path) {
     rocksdb::DB* db = nullptr;
     const std::vector<rocksdb::ColumnFamilyDescriptor> families{
             {rocksdb::kDefaultColumnFamilyName, keys}, {"seqno", seqnos}, {"state", states}};
-    rocksdb::Status status = rocksdb::DB::Open(options, path, families, &handles_, &db);
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;
+    rocksdb::Status status = rocksdb::DB::Open(options, path, families, &handles, &db);
     if (status.IsCorruption() && config_.acceptLoss) {
         noteGaps();
         log::error("the store in {} is damaged, and what cannot be read is left out: {}", path,
                    status.ToString());
         options.wal_recovery_mode = rocksdb::WALRecoveryMode::kSkipAnyCorruptedRecords;
         options.track_and_verify_wals_in_manifest = false;
-        status = rocksdb::DB::Open(options, path, families, &handles_, &db);
+        status = rocksdb::DB::Open(options, path, families, &handles, &db);
     }
     check(status, ("open the store in " + path).c_str());
     db_.reset(db);
-    noteManifest(path);
-    keys_ = handles_[0];
-    seqnos_ = handles_[1];
-    states_ = handles_[2];
+    for (rocksdb::ColumnFamilyHandle* handle : handles) {
+        handles_.push_back(Handle(handle, {db}));
+    }
+    std::string identity;
+    check(db_->GetDbIdentity(identity), ("read the identity of the store in " + path).c_str());
+    if (!notedIdentity_.empty() && notedIdentity_ != identity) {
+        const std::string what = path + " is another store than the one that was used here";
+        if (!config_.acceptLoss) {
+            throw DamageError(what);
+        }
+        log::error("{}", what);
+        noteGaps();
+    }
+    noteManifest(path, identity);
+    keys_ = handles[0];
+    seqnos_ = handles[1];
+    states_ = handles[2];
 }
 
 void RocksStore::noteGaps() {
@@ -238,6 +258,9 @@ void RocksStore::checkFiles(const std::filesystem::path& path) {
             throw DamageError(fmt::format("{} names {}, but the store has used {}: it is older",
                                           (path / "CURRENT").string(), manifest, *newest));
         }
+    }
+    if (newest != noted.end()) {
+        notedIdentity_ = firstLine(noteOf(path, *newest));
     }
     // RocksDB itself reports a missing one.
     if (std::filesystem::exists(path / manifest)) {

@@ -48,11 +48,13 @@ RocksStore::~RocksStore() {
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
     }
-    for (rocksdb::ColumnFamilyHandle* handle : handles_) {
-        db_->DestroyColumnFamilyHandle(handle);
-    }
+    handles_.clear();
     db_.reset();
     files_.reset();
+}
+
+void RocksStore::ReturnHandle::operator()(rocksdb::ColumnFamilyHandle* handle) const {
+    db->DestroyColumnFamilyHandle(handle).PermitUncheckedError();
 }
 
 void RocksStore::setKey(std::string& to, Vbid vbid, std::string_view key) {
@@ -194,7 +196,7 @@ bool RocksStore::sync() {
 
 bool RocksStore::emptyLog() {
     const NonBucketGuard guard;
-    return db_->Flush({}, handles_).ok();
+    return db_->Flush({}, {keys_, seqnos_, states_}).ok();
 }
 
 bool RocksStore::saveVbState(Vbid vbid, const PersistedVbState& state) {
@@ -367,7 +369,7 @@ KVStoreStats RocksStore::stats() {
                         .bytesWritten = bytesWritten_.load(std::memory_order_relaxed),
                         .cutOffBytes = cutOffBytes_,
                         .hasGaps = hasGaps_};
-    for (rocksdb::ColumnFamilyHandle* handle : handles_) {
+    for (rocksdb::ColumnFamilyHandle* handle : {keys_, seqnos_, states_}) {
         uint64_t value = 0;
         if (db_->GetIntProperty(handle, rocksdb::DB::Properties::kSizeAllMemTables, &value)) {
             result.memtableBytes += value;

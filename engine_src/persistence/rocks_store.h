@@ -91,11 +91,17 @@ class RocksStore final : public KVStore {
 
     RocksConfig config_;
     const std::filesystem::path gapsNote_;
-    uint64_t cutOffBytes_{0};  ///< of the log, at most
+    std::string notedIdentity_;  ///< of the store with which the last start was made, if known
+    uint64_t cutOffBytes_{0};    ///< of the log, at most
     bool hasGaps_{false};
     std::unique_ptr<RecoverableFiles> files_;
     std::unique_ptr<rocksdb::DB> db_;
-    std::vector<rocksdb::ColumnFamilyHandle*> handles_;  ///< RocksDB's; returned in the destructor
+    struct ReturnHandle {
+        rocksdb::DB* db;
+        void operator()(rocksdb::ColumnFamilyHandle* handle) const;
+    };
+    using Handle = std::unique_ptr<rocksdb::ColumnFamilyHandle, ReturnHandle>;
+    std::vector<Handle> handles_;  ///< returned before the database is closed
     rocksdb::ColumnFamilyHandle* keys_{nullptr};
     rocksdb::ColumnFamilyHandle* seqnos_{nullptr};
     rocksdb::ColumnFamilyHandle* states_{nullptr};
