@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
+#include "bucket/failover_log.h"
 #include "protocol/dcp.h"
 
 namespace kv::server {
@@ -84,6 +86,7 @@ std::vector<FailoverEntry> toFailoverLog(protocol::Bytes bytes) {
     if (bytes.size() % kEntry != 0) {
         throw std::runtime_error("a broken failover log");
     }
+    bytes = bytes.first(std::min(bytes.size(), FailoverLog::kMaxEntries * kEntry));  // the newest
     std::vector<FailoverEntry> log;
     for (size_t at = 0; at < bytes.size(); at += kEntry) {
         log.push_back({VbUuid{loadBig<uint64_t>(bytes.data() + at)},

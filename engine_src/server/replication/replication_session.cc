@@ -255,11 +255,7 @@ void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
         return;
     }
     if (status != Status::kSuccess) {
-        if (unreplicated_.addRefusal(vbid, terms_[vbid.get()], status)) {
-            log::warn("replication: vBucket {}: {}:{} refuses the stream: {}", vbid.get(),
-                      source_.host, source_.port, protocol::toString(status));
-        }
-        closeStream(vbid);
+        endRefused(vbid, status);
         return;
     }
     // From here on the history of this copy is that of the source.
@@ -275,6 +271,14 @@ void ReplicationSession::handleStreamAnswer(const FrameView& frame) {
         return;
     }
     ++streams_;
+}
+
+void ReplicationSession::endRefused(Vbid vbid, Status why) {
+    if (unreplicated_.addRefusal(vbid, terms_[vbid.get()], why)) {
+        log::warn("replication: vBucket {}: {}:{} refuses the stream: {}", vbid.get(), source_.host,
+                  source_.port, protocol::toString(why));
+    }
+    closeStream(vbid);
 }
 
 void ReplicationSession::handleMessage(const FrameView& frame) {
@@ -312,6 +316,10 @@ void ReplicationSession::handleEnd(Vbid vbid, dcp::EndStatus reason) {
 }
 
 void ReplicationSession::considerRollBack(Vbid vbid, Seqno seqno) {
+    if (seqno >= bucket_.vbucket(vbid).highSeqno()) {
+        endRefused(vbid, Status::kRollback);  // it would ask for the same again, without end
+        return;
+    }
     if (!startOvers_.isNeeded(vbid, seqno)) {
         rollBack(vbid, seqno);
         return;

@@ -80,6 +80,8 @@ class ReplicationSession {
     void handleEnd(Vbid vbid, dcp::EndStatus reason);
     void handleAnswer(const protocol::FrameView& frame);
     void handleStreamAnswer(const protocol::FrameView& frame);
+    /// Reports why the source refuses a stream; it is requested again in the next round.
+    void endRefused(Vbid vbid, protocol::Status why);
     void handleMessage(const protocol::FrameView& frame);
     void rollBack(Vbid vbid, Seqno seqno);
     /// Rolls back, unless the replica would lose most of its documents: startOvers_ decides that.

@@ -170,6 +170,37 @@ TEST_F(ReplicationSessionTest, APromotedVBucketIsNotReportedAsRefused) {
     EXPECT_EQ(stat("vb_0:stream_refused"), "none");
 }
 
+TEST_F(ReplicationSessionTest, ASourceThatAsksForARollbackToWhereACopyIsGetsNoRequestsInALoop) {
+    const auto askToRollBack = [this](uint64_t seqno) {
+        const auto bytes = protocol::encodeU64(seqno);
+        send({.magic = Magic::kClientResponse,
+              .opcode = Opcode::kDcpStreamReq,
+              .vbucketOrStatus = protocol::raw(protocol::Status::kRollback),
+              .opaque = opaques_.back(),
+              .value = bytes});
+    };
+    for (const uint64_t seqno : {uint64_t{0}, uint64_t{7}}) {
+        const auto requests = opaques_.size();
+        askToRollBack(seqno);
+        if (std::chrono::steady_clock::now() < begun_ + ReplicationSession::kRetryPause) {
+            EXPECT_EQ(opaques_.size(), requests);
+        }
+        EXPECT_EQ(stat("rollbacks"), "0");
+        EXPECT_EQ(stat("vb_0:stream_refused"), "Rollback (0x23)");
+        requestAgain();
+    }
+}
+
+TEST_F(ReplicationSessionTest, AFailoverLogIsTakenUpToTheNumberOfHistoriesThatAreKept) {
+    History history;
+    for (uint64_t uuid = 1; uuid <= 1000; ++uuid) {
+        history.push_back({VbUuid{uuid}, Seqno{0}});
+    }
+    accept(history);
+    history.resize(FailoverLog::kMaxEntries);
+    EXPECT_EQ(bucket_->vbucket(kReplicaVb).failoverLog().entries(), history);
+}
+
 TEST_F(ReplicationSessionTest, ASourceThatAnswersWithABrokenFailoverLogIsLeft) {
     const std::vector<uint8_t> broken(15);
     EXPECT_THROW(send({.magic = Magic::kClientResponse,

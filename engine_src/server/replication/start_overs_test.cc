@@ -314,9 +314,14 @@ TEST_F(StartOversTest, ASourceThatIsAReplicaMayBeStartingOverItself) {
 }
 
 TEST_F(StartOversTest, ARequestToRollBackIsNoRefusal) {
+    fill(3);
     refuse(protocol::Status::kEtmpfail);
+    EXPECT_EQ(stat("streams_refused"), "1");
     ASSERT_TRUE(requestsAgain());
     askToStartOver();
+    answerRelatedLog();
+    answerSeqnos(5);
+    EXPECT_EQ(bucket_->stats().storedValues, 0U);
     EXPECT_EQ(stat("streams_refused"), "0");
 }
 
