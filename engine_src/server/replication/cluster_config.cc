@@ -1,6 +1,9 @@
 #include "server/replication/cluster_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 namespace kv::server {
@@ -9,16 +12,32 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// get() would cut numbers that are too large, and fractions, so that they name something else.
+int64_t integerOf(const Json& number, int64_t least, int64_t most) {
+    const bool fits = number.is_number_unsigned()
+                              ? number.get<uint64_t>() <= static_cast<uint64_t>(most)
+                              : number.is_number_integer() && number.get<int64_t>() <= most;
+    if (!fits || number.get<int64_t>() < least) {
+        throw ClusterConfigError(
+                fmt::format("{}: expected a number from {} to {}", number.dump(), least, most));
+    }
+    return number.get<int64_t>();
+}
+
 std::vector<std::vector<int>> readMap(const Json& map, uint16_t vbuckets, size_t servers) {
     if (!map.is_array() || map.size() != vbuckets) {
         throw ClusterConfigError("vBucketMap does not have " + std::to_string(vbuckets) + " rows");
     }
     std::vector<std::vector<int>> rows;
     for (const auto& row : map) {
-        rows.push_back(row.get<std::vector<int>>());
-        const auto known = [servers](int n) { return n >= -1 && n < static_cast<int>(servers); };
-        if (rows.back().empty() || !std::all_of(rows.back().begin(), rows.back().end(), known)) {
-            throw ClusterConfigError("vBucketMap names a server that is not in serverList");
+        if (!row.is_array() || row.empty()) {
+            throw ClusterConfigError("vBucketMap has a row without servers");
+        }
+        auto& numbers = rows.emplace_back();
+        for (const auto& number : row) {
+            // -1: none.
+            numbers.push_back(
+                    static_cast<int>(integerOf(number, -1, static_cast<int64_t>(servers) - 1)));
         }
     }
     return rows;
@@ -43,7 +62,9 @@ size_t readSelf(const Json& nodes, size_t servers) {
 std::vector<uint16_t> readTlsPorts(const Json& nodes) {
     std::vector<uint16_t> ports;
     for (const auto& node : nodes) {
-        ports.push_back(node.value("services", Json::object()).value("kvSSL", uint16_t{0}));
+        const auto services = node.value("services", Json::object());
+        ports.push_back(
+                static_cast<uint16_t>(integerOf(services.value("kvSSL", Json(0)), 0, 65535)));
     }
     return ports;
 }
@@ -85,8 +106,8 @@ ClusterConfig ClusterConfig::parse(std::string json, uint16_t vbuckets) {
     try {
         const auto document = Json::parse(json);
         const auto& map = document.at("vBucketServerMap");
-        config.version_ = {document.value("revEpoch", int64_t{1}),
-                           document.at("rev").get<int64_t>()};
+        config.version_ = {integerOf(document.value("revEpoch", Json(1)), INT64_MIN, INT64_MAX),
+                           integerOf(document.at("rev"), INT64_MIN, INT64_MAX)};
         config.servers_ = map.at("serverList").get<std::vector<std::string>>();
         config.self_ = readSelf(document.at("nodesExt"), config.servers_.size());
         config.tlsPorts_ = readTlsPorts(document.at("nodesExt"));

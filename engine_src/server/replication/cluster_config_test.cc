@@ -69,6 +69,16 @@ TEST(ClusterConfig, InvalidConfigsAreRefused) {
     refuse(published(2, {{0, 1}, {2, 0}}));  // no such server
     refuse(published(2, {{0, 1}, {"x"}}));   // not a number
     refuse(published(2, {{0, 1}, nlohmann::json::array()}));
+    refuse(published(2, {{0, 1}, {int64_t{1} << 32, 0}}));  // not server 0
+    refuse(published(2, {{0, 1}, {0.5, 0}}));
+    for (const nlohmann::json& revision : {nlohmann::json(2.5), nlohmann::json(UINT64_MAX)}) {
+        auto odd = nlohmann::json::parse(published(2, {{0, 1}, {1, 0}}));
+        odd["rev"] = revision;
+        refuse(odd.dump());
+    }
+    auto farPort = nlohmann::json::parse(published(2, {{0, 1}, {1, 0}}));
+    farPort["nodesExt"][0]["services"]["kvSSL"] = 65536 + 11207;
+    refuse(farPort.dump());
     auto withoutSelf = nlohmann::json::parse(published(2, {{0, 1}, {1, 0}}));
     withoutSelf["nodesExt"][1].erase("thisNode");
     refuse(withoutSelf.dump());
