@@ -73,6 +73,15 @@ bool isIgnored(int signal) {
     return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
+/// Stops the server at a signal. Further signals do not end the process while it closes its stores:
+/// libevent restores what was set before.
+EventPtr stopAt(int signal, Server& server) {
+    ::signal(signal, SIG_IGN);
+    EventPtr event(evsignal_new(server.base(), signal, onSignal, &server));
+    event_add(event.get(), nullptr);
+    return event;
+}
+
 TaskPeriods periodsOf(const EngineParams& params) {
     return {.expiry = std::chrono::seconds(params.expiryPassSeconds),
             .hashResize = std::chrono::milliseconds(params.hashResizeMillis),
@@ -148,16 +157,10 @@ int serve(const CommandLine& line) {
     }
 
     server.start();
-    const EventPtr onTerm(evsignal_new(server.base(), SIGTERM, onSignal, &server));
-    const EventPtr onInt(evsignal_new(server.base(), SIGINT, onSignal, &server));
-    event_add(onTerm.get(), nullptr);
-    event_add(onInt.get(), nullptr);
+    const EventPtr onTerm = stopAt(SIGTERM, server);
+    const EventPtr onInt = stopAt(SIGINT, server);
     // The terminal is closed, unless nohup makes the server stay.
-    const EventPtr onHangUp(
-            isIgnored(SIGHUP) ? nullptr : evsignal_new(server.base(), SIGHUP, onSignal, &server));
-    if (onHangUp) {
-        event_add(onHangUp.get(), nullptr);
-    }
+    const EventPtr onHangUp = isIgnored(SIGHUP) ? EventPtr() : stopAt(SIGHUP, server);
     if (!line.portFile.empty()) {
         writePortFile(line.portFile, server.port());
     }

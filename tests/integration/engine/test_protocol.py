@@ -307,6 +307,17 @@ def test_a_clean_stop_loses_nothing(
         assert wire.stats(b"warmup")["ep_warmup_clean_stop"] == "true"
 
 
+def test_repeated_signals_do_not_interrupt_a_stop(start_engine: Callable[..., Any]) -> None:
+    for _ in range(5):
+        engine = start_engine(kind="persistent")
+        with Wire(engine.port) as wire:
+            wire.send(b"".join(set_frame(b"k%d" % i, b"v%d" % i) for i in range(2000)))
+            assert all(wire.answer().status == 0 for _ in range(2000))
+        while engine.process.poll() is None:
+            engine.process.terminate()
+        assert engine.process.returncode == 0
+
+
 def test_a_hangup_that_nohup_ignores_stops_nothing(
     start_engine: Callable[..., Any],
 ) -> None:
