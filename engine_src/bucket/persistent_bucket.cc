@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "logging/log.h"
@@ -14,8 +15,21 @@ namespace kv {
 
 namespace {
 
-/// Attempts of persistAll() to store data that a store refused.
+/// Attempts of persistAll() to store data that a store refused, before it pauses between them.
 constexpr int kFinalAttempts = 3;
+constexpr std::chrono::milliseconds kFinalPause{200};
+
+bool tryUntil(std::chrono::steady_clock::time_point end, const std::function<bool()>& work) {
+    for (int attempt = 1; !work(); ++attempt) {
+        if (attempt >= kFinalAttempts) {
+            if (std::chrono::steady_clock::now() >= end) {
+                return false;
+            }
+            std::this_thread::sleep_for(kFinalPause);
+        }
+    }
+    return true;
+}
 
 }  // namespace
 
@@ -24,6 +38,7 @@ PersistentBucket::PersistentBucket(const BucketConfig& config, const Persistence
     : Bucket(BucketType::Persistent, config),
       executor_(executor),
       syncInterval_(persistence.syncInterval),
+      stopPatience_(persistence.stopPatience),
       acceptLoss_(persistence.acceptLoss),
       dataDir_(persistence.dataDir, persistence.shards, config.vbuckets) {
     if (persistence.shards == 0) {
@@ -162,14 +177,15 @@ void PersistentBucket::stopFlushing() {
 bool PersistentBucket::persistAll() {
     stopFlushing();
     const BucketMemoryGuard guard(memory());
+    const auto end = std::chrono::steady_clock::now() + stopPatience_;
     bool stored = true;
     for (Shard& shard : shards_) {
-        bool done = false;
-        for (int attempt = 0; attempt < kFinalAttempts && !done; ++attempt) {
-            done = shard.flusher->flushAll(
-                    [this](Vbid vbid) -> FlushTarget& { return targetOf(vbid); });
-        }
-        stored = stored && done;
+        stored = tryUntil(end,
+                          [&] {
+                              return shard.flusher->flushAll(
+                                      [this](Vbid vbid) -> FlushTarget& { return targetOf(vbid); });
+                          }) &&
+                 stored;
     }
     // Sync before marking: after a power cut the mark must not claim more than the stores have, or
     // lost seqnos would be assigned again in the same history.
@@ -180,7 +196,8 @@ bool PersistentBucket::persistAll() {
                     "a store keeps its documents in its log: they could not be written elsewhere");
         }
     }
-    if (!stored || itemsToPersist() != 0 || statesToPersist() != 0 || !syncStores()) {
+    if (!stored || itemsToPersist() != 0 || statesToPersist() != 0 ||
+        !tryUntil(end, [this] { return syncStores(); })) {
         return false;
     }
     try {

@@ -37,6 +37,9 @@ struct PersistenceConfig {
     FlusherConfig flusher{};
     /// Time between two syncs of the stores; 0: only at a clean stop.
     std::chrono::nanoseconds syncInterval{0};
+    /// Time for which a stop tries again to store what a store refuses. RocksDB looks every 5 s
+    /// whether a full disk has room again.
+    std::chrono::milliseconds stopPatience{10'000};
     /// Starts with the remaining data if the stores have less than the last clean stop left in
     /// them.
     bool acceptLoss{false};
@@ -149,6 +152,7 @@ class PersistentBucket final : public Bucket {
 
     Executor& executor_;
     const std::chrono::nanoseconds syncInterval_;
+    const std::chrono::milliseconds stopPatience_;
     const bool acceptLoss_;
     DataDir dataDir_;
     std::vector<std::unique_ptr<VbFlushTarget>> targets_;

@@ -116,7 +116,7 @@ TEST_F(PersistentBucketCrashTest, WithoutASyncAStopIsNotClean) {
     const auto faults = useFaultyStores();
     open(fake_);
     set("a", "1");
-    faults->failSyncs = 1;
+    faults->failSyncs = 100;
     EXPECT_FALSE(bucket_->persistAll());
     close();
     open(fake_);

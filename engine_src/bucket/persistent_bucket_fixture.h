@@ -20,6 +20,7 @@ class PersistentBucketTest : public testing::Test {
     PersistentBucketTest() {
         config_.vbuckets = 8;
         persistence_.dataDir = dir_.path();
+        persistence_.stopPatience = {};
         persistence_.rocks.writeBufferBytes = 1 << 20;
         persistence_.rocks.blockCacheBytes = 1 << 20;
     }

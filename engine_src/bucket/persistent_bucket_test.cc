@@ -136,6 +136,18 @@ TEST_F(PersistentBucketTest, ARefusedTransactionIsTriedAgain) {
     faults->failCommits = 0;
 }
 
+TEST_F(PersistentBucketTest, AStopWaitsForAStoreThatRecovers) {
+    const auto faults = useFaultyStores();
+    persistence_.stopPatience = 5min;
+    open(fake_);
+    set("a", "1");
+    faults->failCommits = 5;
+    EXPECT_TRUE(bucket_->persistAll());
+    close();
+    open(fake_);
+    EXPECT_EQ(get("a"), "1");
+}
+
 TEST_F(PersistentBucketTest, AFullDiskIsATemporaryFailureAndLosesNothing) {
     FullDisk disk;
     persistence_.rocks.env = &disk;
