@@ -18,6 +18,9 @@ class FullDisk final : public rocksdb::EnvWrapper {
     rocksdb::Status NewWritableFile(const std::string& name,
                                     std::unique_ptr<rocksdb::WritableFile>* file,
                                     const rocksdb::EnvOptions& options) override {
+        if (noNewLogs && name.ends_with(".log")) {
+            return rocksdb::Status::IOError("not made by the test");
+        }
         rocksdb::Status status = target()->NewWritableFile(name, file, options);
         if (status.ok()) {
             *file = std::make_unique<File>(std::move(*file), *this, name.ends_with(".sst"));
@@ -45,6 +48,8 @@ class FullDisk final : public rocksdb::EnvWrapper {
     std::atomic<bool> fullForTables{false};  ///< for table files only
     std::atomic<bool> forgetsNames{false};   ///< directories cannot be synced
     std::atomic<bool> unopenable{false};     ///< no file can be opened for reading
+    std::atomic<bool> tears{false};          ///< a half of what is refused is written
+    std::atomic<bool> noNewLogs{false};      ///< no log can be made
 
   private:
     class Names final : public rocksdb::Directory {
@@ -70,13 +75,15 @@ class FullDisk final : public rocksdb::EnvWrapper {
               disk_(disk),
               isTable_(isTable) {}
         rocksdb::Status Append(const rocksdb::Slice& data) override {
-            const rocksdb::Status refused = refusal();
+            rocksdb::Status refused = refusal();
+            if (!refused.ok() && disk_.tears) {
+                real_->Append({data.data(), data.size() / 2}).PermitUncheckedError();
+            }
             return refused.ok() ? real_->Append(data) : refused;
         }
         rocksdb::Status Append(const rocksdb::Slice& data,
                                const rocksdb::DataVerificationInfo& info) override {
-            const rocksdb::Status refused = refusal();
-            return refused.ok() ? real_->Append(data, info) : refused;
+            return refusal().ok() ? real_->Append(data, info) : Append(data);
         }
 
       private:

@@ -4,6 +4,7 @@
 #include <rocksdb/file_system.h>
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -24,6 +25,8 @@ namespace {
 struct Patience {
     std::atomic<bool> isOver{false};
     std::atomic<bool> wasNeeded{false};
+    std::atomic<const void*> emptyLog{nullptr};  ///< the newest one, if nothing is in it
+    std::atomic<int> failedLogs{0};              ///< that are still open
 
     IOStatus mark(IOStatus status) {
         // RocksDB recovers from a full disk by itself.
@@ -64,6 +67,112 @@ class RecoverableFile final : public rocksdb::FSWritableFileOwnerWrapper {
     const std::shared_ptr<Patience> patience_;
 };
 
+/// A write-ahead log. After an error it takes nothing more and reports none: RocksDB has refused
+/// the write and begins another log, but tries to write the rest of this one before it writes its
+/// memory to files, and ends the process if it meets the error again.
+class RecoverableLog final : public FSWritableFile {
+  public:
+    using Make = std::function<IOStatus(std::unique_ptr<FSWritableFile>& file)>;
+    /// If the file cannot be made now, it is made when something is written to it. RocksDB 7 ends
+    /// the process when it prepares for the same log a second time and its memory has deletions of
+    /// ranges, such as that of a vBucket.
+    RecoverableLog(Make make, std::shared_ptr<Patience> patience)
+        : make_(std::move(make)), patience_(std::move(patience)) {
+        patience_->emptyLog = this;
+        make_(file_).PermitUncheckedError();
+    }
+    RecoverableLog(const RecoverableLog&) = delete;
+    RecoverableLog& operator=(const RecoverableLog&) = delete;
+    ~RecoverableLog() override { patience_->failedLogs -= failed_ ? 1 : 0; }
+
+    IOStatus Append(const Slice& data, const IOOptions& options, IODebugContext* debug) override {
+        if (failed_) {
+            return IOStatus::OK();
+        }
+        IOStatus status = file_ != nullptr ? IOStatus::OK() : make_(file_);
+        status = status.ok() ? file_->Append(data, options, debug) : std::move(status);
+        bytes_ += data.size();
+        if (!status.ok()) {
+            removePart(options);
+        }
+        return noted(std::move(status));
+    }
+    IOStatus Append(const Slice& data, const IOOptions& options,
+                    const rocksdb::DataVerificationInfo& /*info*/, IODebugContext* debug) override {
+        return Append(data, options, debug);
+    }
+    /// Called after each record.
+    IOStatus Flush(const IOOptions& options, IODebugContext* debug) override {
+        if (failed_ || file_ == nullptr) {
+            return IOStatus::OK();
+        }
+        IOStatus status = file_->Flush(options, debug);
+        if (status.ok() && bytes_ != wholeBytes_) {
+            wholeBytes_ = bytes_;
+            const void* self = this;
+            patience_->emptyLog.compare_exchange_strong(self, nullptr);
+        }
+        return noted(std::move(status));
+    }
+    IOStatus Sync(const IOOptions& options, IODebugContext* debug) override {
+        return failed_ || file_ == nullptr ? IOStatus::OK() : noted(file_->Sync(options, debug));
+    }
+    IOStatus RangeSync(uint64_t offset, uint64_t bytes, const IOOptions& options,
+                       IODebugContext* debug) override {
+        return file_ != nullptr ? file_->RangeSync(offset, bytes, options, debug) : IOStatus::OK();
+    }
+    IOStatus Allocate(uint64_t offset, uint64_t bytes, const IOOptions& options,
+                      IODebugContext* debug) override {
+        return file_ != nullptr ? file_->Allocate(offset, bytes, options, debug) : IOStatus::OK();
+    }
+    void PrepareWrite(size_t offset, size_t bytes, const IOOptions& options,
+                      IODebugContext* debug) override {
+        if (file_ != nullptr) {
+            file_->PrepareWrite(offset, bytes, options, debug);
+        }
+    }
+    void SetPreallocationBlockSize(size_t size) override {
+        if (file_ != nullptr) {
+            file_->SetPreallocationBlockSize(size);
+        }
+    }
+    void SetWriteLifeTimeHint(rocksdb::Env::WriteLifeTimeHint hint) override {
+        if (file_ != nullptr) {
+            file_->SetWriteLifeTimeHint(hint);
+        }
+    }
+    IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
+        return file_ != nullptr ? file_->Close(options, debug) : IOStatus::OK();
+    }
+    bool IsSyncThreadSafe() const override { return true; }
+    uint64_t GetFileSize(const IOOptions& /*options*/, IODebugContext* /*debug*/) override {
+        return bytes_;
+    }
+
+  private:
+    IOStatus noted(IOStatus status) {
+        if (!status.ok()) {
+            failed_ = true;
+            ++patience_->failedLogs;
+        }
+        return status;
+    }
+    /// Removes what was written of a record that failed. A part of a record counts as damage: after
+    /// a crash a start would refuse the store if only some of its memory is in newer files.
+    void removePart(const IOOptions& options) {
+        if (file_ != nullptr) {
+            file_->Truncate(wholeBytes_, options, nullptr).PermitUncheckedError();
+        }
+    }
+
+    const Make make_;
+    const std::shared_ptr<Patience> patience_;
+    std::unique_ptr<FSWritableFile> file_;
+    uint64_t bytes_{0};
+    uint64_t wholeBytes_{0};  ///< up to the end of the last record
+    bool failed_{false};
+};
+
 class RecoverableDirectory final : public rocksdb::FSDirectoryWrapper {
   public:
     RecoverableDirectory(std::unique_ptr<FSDirectory> real, std::shared_ptr<Patience> patience)
@@ -101,8 +210,17 @@ class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
     IOStatus NewWritableFile(const std::string& name, const FileOptions& options,
                              std::unique_ptr<FSWritableFile>* file,
                              IODebugContext* debug) override {
-        return wrapped<RecoverableFile>(target()->NewWritableFile(name, options, file, debug),
-                                        *file, patience_);
+        if (!name.ends_with(".log")) {
+            return wrapped<RecoverableFile>(target()->NewWritableFile(name, options, file, debug),
+                                            *file, patience_);
+        }
+        const auto make = [files = target_, patience = patience_, name,
+                           options](std::unique_ptr<FSWritableFile>& made) {
+            return wrapped<RecoverableFile>(files->NewWritableFile(name, options, &made, nullptr),
+                                            made, patience);
+        };
+        *file = std::make_unique<RecoverableLog>(make, patience_);
+        return IOStatus::OK();
     }
     IOStatus ReopenWritableFile(const std::string& name, const FileOptions& options,
                                 std::unique_ptr<FSWritableFile>* file,
@@ -135,6 +253,8 @@ class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
         return patience_->mark(target()->RenameFile(from, to, options, debug));
     }
 
+    [[nodiscard]] bool logIsEmpty() const { return patience_->emptyLog != nullptr; }
+    [[nodiscard]] bool hasFailedLogs() const { return patience_->failedLogs != 0; }
     bool giveUp() {
         patience_->isOver = true;
         return patience_->wasNeeded;
@@ -149,6 +269,14 @@ RecoverableFiles::RecoverableFiles(rocksdb::Env& below)
       env_(rocksdb::NewCompositeEnv(files_)) {}
 
 RecoverableFiles::~RecoverableFiles() = default;
+
+bool RecoverableFiles::logIsEmpty() const {
+    return files_->logIsEmpty();
+}
+
+bool RecoverableFiles::hasFailedLogs() const {
+    return files_->hasFailedLogs();
+}
 
 bool RecoverableFiles::giveUp() {
     return files_->giveUp();

@@ -27,6 +27,11 @@ class RecoverableFiles {
     ~RecoverableFiles();
 
     [[nodiscard]] rocksdb::Env* env() const { return env_.get(); }
+    /// True if nothing has been written to the newest log.
+    [[nodiscard]] bool logIsEmpty() const;
+    /// True if RocksDB still has a log that had an error. It is neither synced nor emptied until
+    /// its memory is in other files.
+    [[nodiscard]] bool hasFailedLogs() const;
     /// Errors are final from now on; returns true if there was one that was not. RocksDB 7 does not
     /// end while it tries to recover: it must have given up before it is closed.
     bool giveUp();

@@ -155,7 +155,8 @@ void RocksStore::openDatabase(const std::string& path) {
                                         ? rocksdb::WALRecoveryMode::kAbsoluteConsistency
                                         : rocksdb::WALRecoveryMode::kPointInTimeRecovery;
     options.track_and_verify_wals_in_manifest = true;
-    options.write_dbid_to_manifest = true;  // where it has a checksum
+    options.write_dbid_to_manifest = true;       // where it has a checksum
+    options.avoid_flush_during_shutdown = true;  // the log has everything
 
     rocksdb::BlockBasedTableOptions table;
     table.block_cache = rocksdb::NewLRUCache(config_.blockCacheBytes, /*num_shard_bits=*/2);

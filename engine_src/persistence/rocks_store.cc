@@ -44,7 +44,17 @@ RocksStore::~RocksStore() {
     batch_.reset();
     if (files_->giveUp()) {
         const auto limit = std::chrono::steady_clock::now() + kGivingUp;
-        while (db_->Resume().IsBusy() && std::chrono::steady_clock::now() < limit) {
+        while (db_->Resume().IsBusy()) {
+            if (std::chrono::steady_clock::now() >= limit) {
+                // RocksDB keeps an error of its manifest as it was at first, so it never gives up,
+                // and waits for that when it is closed. Nothing can be stored any more: leave it.
+                for (Handle& handle : handles_) {
+                    (void)handle.release();
+                }
+                (void)db_.release();
+                (void)files_.release();
+                return;
+            }
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
     }
@@ -154,11 +164,26 @@ void RocksStore::putState(rocksdb::WriteBatch& batch, Vbid vbid, const Persisted
     check(batch.Put(states_, slice(codec::vbPrefix(vbid)), codec::encode(state)), "batch");
 }
 
-bool RocksStore::write(rocksdb::WriteBatch& batch) {
+rocksdb::Status RocksStore::tryWrite(rocksdb::WriteBatch& batch) {
     rocksdb::WriteOptions options;
+    if (files_->logIsEmpty()) [[unlikely]] {
+        // After a failed write RocksDB begins another log, but only if its memory has something to
+        // be written to files. If it goes on with the log that failed, it ends the process.
+        rocksdb::WriteBatch nothing;
+        check(nothing.Delete(states_, ""), "batch");
+        options.disableWAL = true;
+        if (const rocksdb::Status status = db_->Write(options, &nothing); !status.ok()) {
+            return status;
+        }
+        options.disableWAL = false;
+    }
     options.sync = config_.sync && !options::mutated(options::Mutation::MissingFsync);
+    return db_->Write(options, &batch);
+}
+
+bool RocksStore::write(rocksdb::WriteBatch& batch) {
     bytesWritten_.fetch_add(batch.GetDataSize(), std::memory_order_relaxed);
-    if (const rocksdb::Status status = db_->Write(options, &batch); !status.ok()) {
+    if (const rocksdb::Status status = tryWrite(batch); !status.ok()) {
         failedCommits_.fetch_add(1, std::memory_order_relaxed);
         // After an I/O error RocksDB refuses writes until it has recovered or is asked to resume;
         // the caller retries the transaction.
@@ -189,14 +214,14 @@ void RocksStore::abandon() {
 bool RocksStore::sync() {
     const NonBucketGuard guard;
     // Table files and the manifest are synced when they are written, so only the log remains.
-    const bool synced = db_->SyncWAL().ok();
+    const bool synced = !files_->hasFailedLogs() && db_->SyncWAL().ok();
     syncs_.fetch_add(synced ? 1U : 0U, std::memory_order_relaxed);
     return synced;
 }
 
 bool RocksStore::emptyLog() {
     const NonBucketGuard guard;
-    return db_->Flush({}, {keys_, seqnos_, states_}).ok();
+    return !files_->hasFailedLogs() && db_->Flush({}, {keys_, seqnos_, states_}).ok();
 }
 
 bool RocksStore::saveVbState(Vbid vbid, const PersistedVbState& state) {

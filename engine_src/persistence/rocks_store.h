@@ -30,6 +30,7 @@ namespace rocksdb {
 class ColumnFamilyHandle;
 class DB;
 class Slice;
+class Status;
 class WriteBatch;
 }  // namespace rocksdb
 
@@ -84,6 +85,7 @@ class RocksStore final : public KVStore {
     /// Looks up the next expected items together, into found_.
     void lookUpExpected();
     bool write(rocksdb::WriteBatch& batch);
+    rocksdb::Status tryWrite(rocksdb::WriteBatch& batch);
     void putState(rocksdb::WriteBatch& batch, Vbid vbid, const PersistedVbState& state);
     bool put(const Item& item, const std::string& key, const std::optional<codec::KeyEntry>& old);
     static void setKey(std::string& to, Vbid vbid, std::string_view key);

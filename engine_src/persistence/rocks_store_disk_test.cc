@@ -6,6 +6,8 @@
 #include <string>
 #include <thread>
 
+#include "persistence/flip.h"
+#include "persistence/log_scan.h"
 #include "persistence/rocks_store_test_support.h"
 
 namespace kv {
@@ -78,6 +80,53 @@ TEST_F(RocksStoreDiskTest, ErrorsOfOtherCallsThanWritesPassWithTheirCause) {
     }
     open();
     EXPECT_EQ(scan(vbid).size(), seqno);
+}
+
+TEST_F(RocksStoreDiskTest, AnEmptyStoreSurvivesWriteErrors) {
+    const Vbid vbid{1};
+    disk_.broken = true;
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+    while (std::chrono::steady_clock::now() < limit) {  // RocksDB tries again every second
+        EXPECT_FALSE(store(vbid, {item(vbid, "a", 1)}, 1));
+        (void)store_->sync();
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    disk_.broken = false;
+    EXPECT_TRUE(storesInTime(vbid, item(vbid, "a", 1)));
+    open();
+    EXPECT_EQ(scan(vbid), (Docs{{1, "a"}}));
+}
+
+TEST_F(RocksStoreDiskTest, ARefusedTransactionLeavesNoPartInTheLog) {
+    const Vbid vbid{1};
+    ASSERT_TRUE(store(vbid, {item(vbid, "a", 1)}, 1));
+    disk_.tears = true;
+    disk_.broken = true;
+    const std::string value(3 << 20, 'v');  // more than RocksDB writes at a time
+    EXPECT_FALSE(store(vbid, {item(vbid, "b", 2, ItemOp::Mutation, value)}, 2));
+    const auto logs = filesBelow(dir_.path(), ".log");
+    ASSERT_FALSE(logs.empty());
+    for (const auto& log : logs) {
+        const LogScan scan = scanLog(log);
+        EXPECT_TRUE(scan.isWhole()) << log << ": " << scan.wholeBytes << " of " << scan.bytes;
+    }
+}
+
+TEST_F(RocksStoreDiskTest, ALogThatCannotBeMadeEndsNoProcessAfterAVBucketWasRemoved) {
+    const Vbid vbid{1};
+    ASSERT_TRUE(store(vbid, {item(vbid, "removed", 1)}, 1));
+    ASSERT_TRUE(store_->delVBucket(vbid, state(0)));
+    ASSERT_TRUE(store(vbid, {item(vbid, "a", 1)}, 1));
+    disk_.noNewLogs = true;
+    EXPECT_TRUE(store_->emptyLog());  // begins another log
+    for (int attempt = 0; attempt < 3; ++attempt) {
+        EXPECT_FALSE(store(vbid, {item(vbid, "b", 2)}, 2));
+    }
+    EXPECT_EQ(scan(vbid), (Docs{{1, "a"}}));
+    disk_.noNewLogs = false;
+    EXPECT_TRUE(storesInTime(vbid, item(vbid, "b", 2)));
+    open();
+    EXPECT_EQ(scan(vbid), (Docs{{1, "a"}, {2, "b"}}));
 }
 
 TEST_F(RocksStoreDiskTest, ADiskThatIsFullInTheBackgroundLosesNothing) {
