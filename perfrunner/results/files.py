@@ -125,7 +125,8 @@ def _is_stream(path: Path) -> bool:
     """Tell whether a path must not be replaced by a file: root could replace a device."""
     place = path.absolute()
     special = any(place.is_relative_to(top) for top in ("/dev", "/proc"))
-    return special or (path.exists() and not path.is_file())
+    files = place.is_relative_to("/dev/shm")
+    return (special and not files) or (path.exists() and not path.is_file())
 
 
 def write_whole(path: Path, content: bytes) -> Path:

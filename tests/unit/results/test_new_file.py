@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -27,3 +29,13 @@ def test_an_open_file_is_written_to(tmp_path: Path) -> None:
     with (tmp_path / "file").open("wb") as file:
         write_whole(Path(f"/proc/self/fd/{file.fileno()}"), b"content")
     assert (tmp_path / "file").read_bytes() == b"content"
+
+
+def test_a_file_in_shared_memory_is_replaced_only_when_it_is_complete() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        kept = Path(directory) / "kept"
+        kept.write_bytes(b"old")
+        with contextlib.suppress(ValueError), new_file(kept) as file:
+            file.write(b"new")
+            raise ValueError("half")
+        assert kept.read_bytes() == b"old"
