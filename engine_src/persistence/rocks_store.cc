@@ -172,7 +172,7 @@ rocksdb::Status RocksStore::tryWrite(rocksdb::WriteBatch& batch) {
         rocksdb::WriteBatch nothing;
         check(nothing.Delete(states_, ""), "batch");
         options.disableWAL = true;
-        if (const rocksdb::Status status = db_->Write(options, &nothing); !status.ok()) {
+        if (rocksdb::Status status = db_->Write(options, &nothing); !status.ok()) {
             return status;
         }
         options.disableWAL = false;
