@@ -22,6 +22,8 @@ _SUBMODULE = "160000"
 _HUNK_LINES = 10  # shown of a hunk that does not apply
 UNSHALLOW = "this clone is shallow: fetch its history with `git fetch --unshallow --tags`"
 _MISSING = re.compile(r"promisor remote|lazy fetch|transport '\w+' not allowed|could not fetch")
+# What later versions of git say of content that is not there, also of a damaged repository.
+_ABSENT = re.compile(r"unable to read sha1 file|missing blob object")
 AS_STORED = (
     "-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.symlinks=true",
 )  # fmt: skip
@@ -71,13 +73,21 @@ class Repository:
         try:
             return run_git(self.top, *arguments, env=env, stdin=stdin)
         except GitError as error:
-            if not _MISSING.search(str(error)):
+            if not _MISSING.search(str(error)) and not (
+                _ABSENT.search(str(error)) and self._is_partial
+            ):
                 raise
             raise UsageError(
                 f"{self.top} is a partial clone and lacks content that is needed here",
                 f"fetch it: git -C {self.top} fetch --refetch --no-filter, or for one revision"
                 f" git -C {self.top} archive -o /dev/null REVISION",
             ) from error
+
+    @property
+    def _is_partial(self) -> bool:
+        """Whether a remote has promised the content that is not here."""
+        promised = ("config", "--get-regexp", r"^remote\..*\.promisor$")
+        return bool(run_git(self.top, *promised, allowed=(0, 1)))
 
     @property
     def shallow(self) -> bool:

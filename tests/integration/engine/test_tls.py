@@ -33,7 +33,7 @@ class Certificates:
         self.directory = directory
         self._openssl(
             "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=authority",
-            "-keyout", "ca.key", "-out", "ca.pem",
+            "-addext", "keyUsage=critical,keyCertSign,cRLSign", "-keyout", "ca.key", "-out", "ca.pem",
         )  # fmt: skip
         for name in ("server", "client"):
             self._openssl(

@@ -123,8 +123,10 @@ def test_an_absurd_width_is_none(cli, stored, words, monkeypatch):
 
 PROGRESS = """
 import os, sys
+from perfrunner.cli.output import hold_standard_streams
 from perfrunner.cli.progress import progress_listener
 from perfrunner.experiment import events as ev
+hold_standard_streams()
 with progress_listener(quiet=sys.argv[1] == "quiet") as listener:
     for number in range(3):
         listener.on_event(ev.Warned("the host is busy", "wait"))

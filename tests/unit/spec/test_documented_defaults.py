@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 import yaml
@@ -65,7 +66,7 @@ def test_its_default_is_the_documented_one(model: type[BaseModel], key: str, tex
     elif isinstance(field.default, BaseModel):
         assert text == "see below"
     else:
-        kind: Any = Annotated.__class_getitem__((field.annotation, *field.metadata, None))
+        kind = operator.getitem(cast(Any, Annotated), (field.annotation, *field.metadata, None))
         written = yaml.safe_load(text.replace("`", ""))
         strict = ConfigDict(strict=True)
         assert TypeAdapter(kind, config=strict).validate_python(written) == field.default
