@@ -19,7 +19,7 @@ from perfrunner.analysis.estimate import paired_effect
 from perfrunner.analysis.verdict import deviation, margin_deviation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from perfrunner.analysis.cases import CaseBlocks
     from perfrunner.analysis.model import Effect, Row
@@ -101,6 +101,11 @@ def _account(blocks: CaseBlocks, baseline: str, variant: str) -> Account | None:
         tuple(part(name, title, [name]) for name, title in PARTS.items()),
         part(BACKGROUND, "background CPU that the other variants paid for", [BACKGROUND]),
     )
+
+
+def lacks_total_cpu(primary: Collection[str]) -> bool:
+    """Return whether throughput is among the primary metrics and no total CPU is: then one is judged next to it."""
+    return THROUGHPUT in primary and not any(name in primary for name in TOTAL_CPU)
 
 
 def disagreement(throughput: Row, total_cpu: Row) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.analysis.account import TOTAL_CPU
+from perfrunner.analysis.account import THROUGHPUT, TOTAL_CPU, lacks_total_cpu
 from perfrunner.analysis.model import DiscardedTrial
 from perfrunner.domain import Case
 from perfrunner.errors import UsageError
@@ -24,7 +24,7 @@ from perfrunner.spec.suggest import did_you_mean
 from perfrunner.spec.units import parse_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from perfrunner.results import ExperimentData, TrialRecord
 
@@ -39,12 +39,10 @@ class AnalysisPlan:
     workloads: tuple[str, ...]
     buckets: tuple[str, ...]
     margins: Mapping[str, float] = field(default_factory=dict)
-    short: frozenset[str] = (
-        frozenset()
-    )  # workloads whose trials may be short because the spec says so
-    client_busy: float = (
-        1.0  # share of the busiest load thread, above which the client is saturated
-    )
+    # Workloads whose trials may be short because the spec says so.
+    short: frozenset[str] = frozenset()
+    # Share of the busiest load thread above which the client is saturated.
+    client_busy: float = 1.0
     allocators: Mapping[str, str] = field(default_factory=dict)  # by variant, if the spec says
 
     @classmethod
@@ -64,7 +62,7 @@ class AnalysisPlan:
         return cls(
             baseline=chosen,
             variants=(chosen, *(v for v in variants if v != chosen)),
-            primary=tuple(spec.get("primary") or ("ops_per_s",)),
+            primary=primary_metrics(spec),
             workloads=tuple(_names(spec.get("workloads"))),
             buckets=tuple(spec.get("buckets") or ()),
             margins={name: _margin(name, v) for name, v in (spec.get("margins") or {}).items()},
@@ -73,10 +71,13 @@ class AnalysisPlan:
             allocators=dict(_allocators(spec.get("variants"))),
         )
 
-    @property
-    def primary_cpu(self) -> bool:
-        """Return whether the spec itself names a total CPU as a primary metric."""
-        return any(name in self.primary for name in TOTAL_CPU)
+    def companion(self, metrics: Collection[str]) -> str:
+        """Return which of a case's metrics is the total CPU to judge next to throughput.
+
+        Empty if there is none, or if the spec names one itself.
+        """
+        followed = TOTAL_CPU if lacks_total_cpu(self.primary) else ()
+        return next((name for name in followed if name in metrics), "")
 
     def margin(self, metric: MetricType) -> float:
         """Return the margin of a metric: the spec's, or the metric's default."""
@@ -87,6 +88,11 @@ class AnalysisPlan:
         known = [*self.primary, *METRICS]
         place = {name: i for i, name in reversed(list(enumerate(known)))}
         return sorted(set(metrics), key=lambda m: (place.get(m, len(known)), m))
+
+
+def primary_metrics(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the primary metrics of a recorded spec."""
+    return tuple(spec.get("primary") or (THROUGHPUT,))
 
 
 def type_of(metric_id: str) -> MetricType:

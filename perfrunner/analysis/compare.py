@@ -111,14 +111,13 @@ def compare_unpaired(
                 drafts.append(_row(case, metric, base, build_a, summarise(x), primary=primary))
             if y:
                 row = _row(case, metric, other, build_b, summarise(y), primary=primary)
-                row = replace(row, companion=name == _companion(cases_b[case], plan))
+                row = replace(row, companion=name == plan.companion(cases_b[case].metrics))
                 drafts.append(_with_unpaired_effect(row, base, x, y, plan.margin(metric)))
     lacking = (
         *((base,) if variant_a in _not_checked(a) else ()),
         *((other,) if variant_b in _not_checked(b) else ()),
     )
-    judged = _with_disagreements(_with_verdicts(drafts, Look()))
-    rows = _with_settings_checks(judged, lacking)
+    rows = _with_settings_checks(_with_disagreements(_with_verdicts(drafts, Look())), lacking)
     return Comparison(
         baseline=base,
         variants=(base, other),
@@ -243,7 +242,7 @@ def _drafts(cases: list[CaseBlocks], builds: Mapping[str, str], plan: AnalysisPl
             summary,
             primary=place.metric.id in plan.primary,
         )
-        row = replace(row, companion=place.metric.id == _companion(place.blocks, plan))
+        row = replace(row, companion=place.metric.id == plan.companion(place.blocks.metrics))
         effect = effects.get(at)
         if place.metric.events:
             row = replace(row, summary=events_summary(row.summary))
@@ -251,13 +250,6 @@ def _drafts(cases: list[CaseBlocks], builds: Mapping[str, str], plan: AnalysisPl
                 effect = events_effect(effect, place.paired.base, place.paired.other)
         drafts.append(_draft(row, place, effect, plan))
     return drafts
-
-
-def _companion(blocks: CaseBlocks, plan: AnalysisPlan) -> str:
-    """Return the metric of the total CPU to judge next to throughput; empty if the spec does so itself."""
-    if THROUGHPUT not in plan.primary or plan.primary_cpu:
-        return ""
-    return next((name for name in TOTAL_CPU if name in blocks.metrics), "")
 
 
 def _draft(

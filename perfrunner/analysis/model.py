@@ -50,7 +50,7 @@ class Summary:
 
     @property
     def half_width(self) -> float | None:
-        """The distance of the mean to the farther end of its interval; None without an interval.
+        """Return the distance of the mean to the farther end of its interval; None without an interval.
 
         Half of the width, but for counts of events: without an event the interval begins at the mean.
         """

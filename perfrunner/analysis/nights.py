@@ -20,8 +20,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from perfrunner.analysis.account import THROUGHPUT, TOTAL_CPU
-from perfrunner.analysis.cases import type_of
+from perfrunner.analysis.account import THROUGHPUT, TOTAL_CPU, lacks_total_cpu
+from perfrunner.analysis.cases import primary_metrics, type_of
 from perfrunner.analysis.model import Interval
 from perfrunner.analysis.series import History, Series, leaning, resolution_of, scaled, turn_of
 from perfrunner.domain import Case
@@ -80,10 +80,8 @@ class Night:
 
 def followed_metrics(record: ExperimentRecord) -> tuple[str, ...]:
     """Return the primary metrics of the run's spec, and those of the total CPU that is judged next to throughput."""
-    primary = tuple(record.spec_json.get("primary") or (THROUGHPUT,))
-    if THROUGHPUT not in primary or any(name in primary for name in TOTAL_CPU):
-        return primary
-    return (*primary, *TOTAL_CPU)
+    primary = primary_metrics(record.spec_json)
+    return (*primary, *TOTAL_CPU) if lacks_total_cpu(primary) else primary
 
 
 def night_of(data: ExperimentData, metrics: Sequence[str]) -> Night:
@@ -97,6 +95,7 @@ def night_of(data: ExperimentData, metrics: Sequence[str]) -> Night:
         replace(t, metrics={name: t.metrics[name] for name in metrics if name in t.metrics})
         for t in data.trials
     )
+    judged = TOTAL_CPU if THROUGHPUT in metrics else ()
     rows = tuple(
         NightRow(
             case=row.case,
@@ -109,10 +108,7 @@ def night_of(data: ExperimentData, metrics: Sequence[str]) -> Night:
             ci95=row.summary.ci95 if row.effect is None else row.effect.ci95,
         )
         for row in compare(replace(data, trials=trials)).rows
-        if row.primary
-        or row.companion
-        or row.metric.id not in TOTAL_CPU
-        or THROUGHPUT not in metrics
+        if row.metric.id not in judged or row.primary or row.companion
     )
     return Night(data.experiment, rows)
 
