@@ -1,7 +1,7 @@
 """Build the artifact of a variant, or find it in the build cache (see cache.py).
 
 A build is compiled, bundled with its libraries, listed in a manifest and renamed into the cache. An artifact appears
-there complete or not at all, and only after everything that linking it again needs is stored (see inputs.py).
+there complete or not at all, and only after everything that linking it again needs is stored (see ninja.py).
 
 A build host runs this module too (worker.py), so that it and what it imports need only Python's standard library.
 """
@@ -35,7 +35,7 @@ from perfrunner.build.identity import (
     recipe_id,
     source_hash,
 )
-from perfrunner.build.inputs import (
+from perfrunner.build.ninja import (
     changed_since,
     find_inputs,
     has_links,

@@ -1,7 +1,7 @@
 """Manage the directory of the build cache: its ownership, its usable entries, their creation and removal.
 
 It holds `sources/` and `trees/<key>/` (see tree.py), `artifacts/<build_id>/`, `inputs/<recipe>.json`,
-`links/<build_id>.json` and `objects/` (see inputs.py), `allocators/<inputs>/` (cargo's directories) and
+`links/<build_id>.json` and `objects/` (see ninja.py), `allocators/<inputs>/` (cargo's directories) and
 `logs/<recipe>.log`. Active runs share the lock of `in-use.lock`.
 
 The modification time of an artifact's or a source copy's directory is the time of its last use, including uses from
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfrunner.build.artifact import damage
-from perfrunner.build.inputs import objects_of
+from perfrunner.build.ninja import objects_of
 from perfrunner.build.tools import Progress
 from perfrunner.errors import EXIT_USAGE, BuildError
 

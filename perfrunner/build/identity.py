@@ -3,7 +3,7 @@
 The *recipe* covers the engine's source (all files except tests, fuzz targets and documentation, which no
 program contains), the build switches, the allocator with its pin, the build type, the selection of programs
 if it is not all, the compilers (Rust's as well if cargo builds an allocator) and the linker. The build id
-covers the recipe and the content of every system file that the build reads (see inputs.py): headers, static
+covers the recipe and the content of every system file that the build reads (see ninja.py): headers, static
 and shared libraries. It does not cover run-time settings, the time, the caller's environment, or the location
 of source, cache and tools.
 """
@@ -154,7 +154,7 @@ def recipe_id(
 
 
 def build_id(recipe: str, inputs: Mapping[str, str]) -> str:
-    """Return the id of a recipe and the digests of the system files that it reads (inputs.input_sums)."""
+    """Return the id of a recipe and the digests of the system files that it reads (ninja.input_sums)."""
     return _digest([_SCHEMA, recipe, sorted(inputs.items())])
 
 

@@ -34,7 +34,7 @@ from perfrunner.build.artifact import (
 )
 from perfrunner.build.cache import move_into_place, space_hint, usable
 from perfrunner.build.identity import ID_LENGTH
-from perfrunner.build.inputs import kept_link
+from perfrunner.build.ninja import kept_link
 from perfrunner.build.tools import Progress, build_environment, linker_version, run_logged, silent
 from perfrunner.errors import BuildError
 

@@ -119,7 +119,7 @@ def _parsed(line: str) -> dict[str, Any]:
 
 # All modules of perfrunner.build that a build needs. They need only Python's standard library.
 MODULES = (
-    "artifact", "builder", "cache", "identity", "inputs", "layout", "tools", "tree", "worker",
+    "artifact", "builder", "cache", "identity", "layout", "ninja", "tools", "tree", "worker",
 )  # fmt: skip
 PYTHON_AT_LEAST = (3, 10)
 _MAIN = """\

@@ -78,7 +78,7 @@ class Tree:
 
     @property
     def inputs(self) -> Path:
-        """The record of system files that the build read (see inputs.py)."""
+        """The record of system files that the build read (see ninja.py)."""
         return self.build.with_name("inputs.json")
 
 

@@ -176,7 +176,7 @@ class RememberedSettingsChecks:
 
     def remember(self, variant: str, build_id: str, settings: Mapping[str, str]) -> None:
         """Store a settings check; the file is renamed into place, so a reader sees all or nothing."""
-        from perfrunner.build.inputs import write_json
+        from perfrunner.build.ninja import write_json
 
         document = {"variant": variant, "build_id": build_id, "settings": dict(settings)}
         write_json(self._path(variant, build_id), document)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from perfrunner.build import inputs
+from perfrunner.build import ninja
 from perfrunner.build.builder import build_variant
 from perfrunner.build.tools import Progress, silent
 from perfrunner.errors import BuildError, UsageError
@@ -244,6 +244,6 @@ def content_of(described: Mapping[str, Any]) -> str:
 def sha256_of(path: Path) -> str:
     """Return the sha256 of a file. Raises BuildError."""
     try:
-        return inputs.sha256_of(path)
+        return ninja.sha256_of(path)
     except OSError as error:
         raise BuildError(f"{path} cannot be read: {error.strerror}") from error

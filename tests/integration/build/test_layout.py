@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from perfrunner.build import Artifact, build_variant, relink
-from perfrunner.build.inputs import parse_commands
 from perfrunner.build.layout import relinked_id, shuffled
+from perfrunner.build.ninja import parse_commands
 from perfrunner.errors import BuildError
 from tests.support.tiny_engine import says, variant, write_engine
 

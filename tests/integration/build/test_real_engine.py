@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.build import check, relink
-from perfrunner.build.inputs import build_commands, parse_commands
+from perfrunner.build.ninja import build_commands, parse_commands
 from perfrunner.build.tools import build_environment, find_toolchain
 from perfrunner.errors import SettingsCheckError
 from perfrunner.hosts import Host, open_host

@@ -32,6 +32,10 @@ from perfrunner.build.tools import captured
 from perfrunner.errors import BuildError
 
 _INPUTS_SCHEMA = 1
+_LINKS_SCHEMA = 1
+_REBUILD = "run `perfrunner clean --builds`, then build again"
+# How CMake frames a step without pre-build and post-build commands.
+_BEGIN, _END = [":", "&&"], ["&&", ":"]
 _ABSENT = "absent"
 _HEADERS = "headers"  # one digest for all of them, because there are thousands
 _OUTPUT = re.compile(r" -o (\S+) ")
@@ -47,11 +51,8 @@ def known_inputs(cache_dir: Path, recipe: str) -> list[Path] | None:
     """Return the files that a recipe reads; None if it has not been built."""
     try:
         document = json.loads(_inputs_path(cache_dir, recipe).read_text(encoding="utf-8"))
-        return (
-            [Path(name) for name in document["files"]]
-            if document["schema"] == _INPUTS_SCHEMA
-            else None
-        )
+        files = [Path(name) for name in document["files"]]
+        return files if document["schema"] == _INPUTS_SCHEMA else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -186,14 +187,6 @@ def _output_of(argv: list[str], env: Mapping[str, str]) -> str:
 
 def _inputs_path(cache_dir: Path, recipe: str) -> Path:
     return cache_dir / "inputs" / f"{recipe}.json"
-
-
-_LINKS_SCHEMA = 1
-_REBUILD = "run `perfrunner clean --builds`, then build again"
-_BEGIN, _END = (
-    [":", "&&"],
-    ["&&", ":"],
-)  # how CMake frames a step without pre-build and post-build commands
 
 
 @dataclass(frozen=True)
