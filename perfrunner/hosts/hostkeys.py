@@ -37,6 +37,7 @@ COMMAND = "KnownHostsCommand"
 _NO_COMMAND = "as in ssh, no host is believed when it fails; try it by hand"
 _REVOCATION_LIST = b"SSHKRL\n\0"  # how such a file begins
 _NO_LIST = "as in ssh, no host is believed without it"
+_INSTALL_SSH = "install the OpenSSH client: apt-get install openssh-client"
 _TIMEOUT_S = 60.0
 _LOG = logging.getLogger("perfrunner.hosts")
 
@@ -152,7 +153,7 @@ class KnownHosts:
         ]
         if not command[0].startswith("/"):
             raise HostError(f"{COMMAND} of ssh_config: expected an absolute path: {command[0]}")
-        done = _run(command)
+        done = _run(command, f"look at {COMMAND} in ssh_config")
         if done.returncode:
             output = done.stderr.decode(errors="replace").strip() or f"status {done.returncode}"
             raise HostError(f"{COMMAND} failed: {command[0]}: {output}", _NO_COMMAND)
@@ -286,7 +287,7 @@ def _type_of(blob: bytes) -> str:
     return blob[4 : 4 + int.from_bytes(blob[:4], "big")].decode("ascii", errors="replace")
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+def _run(command: Sequence[str], remedy: str = _INSTALL_SSH) -> subprocess.CompletedProcess[bytes]:
     try:
         return subprocess.run(
             command,
@@ -296,12 +297,7 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
             check=False,
         )
     except OSError as error:
-        raise HostError(
-            f"{command[0]} cannot be started: {error.strerror}",
-            "look at KnownHostsCommand in ssh_config"
-            if command[0].startswith("/")
-            else "install the OpenSSH client: apt-get install openssh-client",
-        ) from error
+        raise HostError(f"{command[0]} cannot be started: {error.strerror}", remedy) from error
     except subprocess.TimeoutExpired as error:
         raise HostError(f"{command[0]} did not end within {_TIMEOUT_S:g} s") from error
 
