@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from perfrunner.cli.nightly_place import EVER, NIGHTLY, Before, Place, read_resu
 from perfrunner.cli.output import deliver, note
 from perfrunner.cli.report import PAGE
 from perfrunner.cli.request import RunOptions, read_spec
+from perfrunner.cli.run import load_now
 from perfrunner.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData, ExperimentRecord, ResultStore
     from perfrunner.spec import Spec
 
-# Modules that a night needs after its runs, loaded before them: a `git pull` in the meantime would mix two versions.
+# Modules that a night needs after its runs; as in cli/run.py, they are loaded before.
 _NEEDED_LATER = ("cli.clean", "cli.nightly_verify", "report.site", "spec.pair")
 LOG_LINES = 12  # of the log of a failed run, in the mail
 CHECKOUT = "(checkout)"  # key of the checkout in state.json; no spec can have this name
@@ -113,8 +113,7 @@ def command(  # noqa: PLR0913
     from perfrunner.report.site import write_site
     from perfrunner.results.files import write_whole
 
-    for name in _NEEDED_LATER:
-        importlib.import_module(f"perfrunner.{name}")
+    load_now(_NEEDED_LATER)
     place = Place(real_path(out_dir))
     place.make()
     _yield_to_earlier(ctx, place)

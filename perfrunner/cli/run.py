@@ -36,7 +36,7 @@ from perfrunner.errors import (
 from perfrunner.paths import real_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from perfrunner.experiment.events import RunOutcome
     from perfrunner.report import Report
@@ -50,6 +50,12 @@ _NEEDED_LATER = (
     "analysis.nights", "experiment.preflight.servers", "report.charts", "report.page", "report.flame",
     "report.redact",
 )  # fmt: skip
+
+
+def load_now(modules: Iterable[str]) -> None:
+    """Load modules of perfrunner, named without it, that are imported when they are needed."""
+    for name in modules:
+        importlib.import_module(f"perfrunner.{name}")
 
 
 class SpecFile(NamedTuple):
@@ -176,8 +182,7 @@ def run_and_report(
         resume_command=resume_command(ctx),
         job=os.environ.get(JOB_VARIABLE),
     )
-    for name in _NEEDED_LATER:
-        importlib.import_module(f"perfrunner.{name}")
+    load_now(_NEEDED_LATER)
     with progress_listener(given.quiet) as listener:
         outcome = run_experiment(request, listener)
     if outcome.exit_code == EXIT_INTERRUPTED:
