@@ -180,12 +180,11 @@ bool PersistentBucket::persistAll() {
     const auto end = std::chrono::steady_clock::now() + stopPatience_;
     bool stored = true;
     for (Shard& shard : shards_) {
-        stored = tryUntil(end,
-                          [&] {
-                              return shard.flusher->flushAll(
-                                      [this](Vbid vbid) -> FlushTarget& { return targetOf(vbid); });
-                          }) &&
-                 stored;
+        const auto flush = [&] {
+            return shard.flusher->flushAll(
+                    [this](Vbid vbid) -> FlushTarget& { return targetOf(vbid); });
+        };
+        stored = tryUntil(end, flush) && stored;
     }
     // Sync before marking: after a power cut the mark must not claim more than the stores have, or
     // lost seqnos would be assigned again in the same history.
@@ -196,6 +195,8 @@ bool PersistentBucket::persistAll() {
                     "a store keeps its documents in its log: they could not be written elsewhere");
         }
     }
+    // A store whose sync has failed reports that until its memory is in other files, so it may be
+    // asked again.
     if (!stored || itemsToPersist() != 0 || statesToPersist() != 0 ||
         !tryUntil(end, [this] { return syncStores(); })) {
         return false;
