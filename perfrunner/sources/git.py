@@ -85,7 +85,7 @@ class Repository:
 
     @property
     def _is_partial(self) -> bool:
-        """Whether a remote has promised the content that is not here."""
+        """Return whether a remote has promised content that is not here."""
         promised = ("config", "--get-regexp", r"^remote\..*\.promisor$")
         return bool(run_git(self.top, *promised, allowed=(0, 1)))
 

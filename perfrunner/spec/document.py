@@ -147,9 +147,7 @@ def read_text(path: Path, mark: Mark, problems: Problems) -> str | None:
     """Read a UTF-8 file; None after adding a problem at `mark`."""
     try:
         with path.open(encoding="utf-8") as file:
-            return file.read(
-                MAX_BYTES + 1
-            )  # one character more than is accepted; /dev/zero has no end
+            return file.read(MAX_BYTES + 1)  # more than is accepted; /dev/zero has no end
     except UnicodeDecodeError:
         problems.add(mark, "", f"expected UTF-8 text, got other bytes in {path}")
     except OSError as error:

@@ -143,6 +143,7 @@ def deploy_server(
                 "leave it out and set engine.cpus, or set engine.cpus and client.cpus to any",
             )
         )
+    # That of another host is not here to be read.
     library = server.library if spec.cluster.transport == "local" else None
     if library is not None and not defines(library, b"malloc"):
         listener.on_event(

@@ -95,7 +95,7 @@ def test_it_gets_what_ssh_gives_it(sshd: Sshd, tmp_path: Path, words: dict[str, 
 def test_one_that_cannot_be_asked_is_refused(
     sshd: Sshd, tmp_path: Path, command: str, message: str
 ) -> None:
-    """As for most of them ssh prints a message and goes on without it."""
+    """For most of these, ssh prints a message and goes on without the command."""
     options = f"UserKnownHostsFile {sshd.known_hosts}"
     config = configured(tmp_path, options, command)
     spec = sshd.host_spec(tmp_path / "work", known_hosts=None, ssh_config=str(config))

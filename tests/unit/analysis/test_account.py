@@ -156,7 +156,7 @@ def test_a_block_without_time_has_no_account(trial, data, rng):
 
 
 def test_without_a_verdict_the_summary_names_the_cpu_as_well(compared, data):
-    """With five blocks there is no verdict, and 3 % faster without the CPU that it costs would be read as one."""
+    """Five blocks give no verdict, but a reader takes "3 % faster" for one."""
     comparison = compared(blocks=5, background=0.03, gain=0.03)
     row = throughput(comparison)
     assert (row.verdict, row.cpu) == (None, MORE_CPU)

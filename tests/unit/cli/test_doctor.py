@@ -52,14 +52,12 @@ def test_this_machine_is_examined(cli, here):
 def test_a_spec_adds_what_it_needs(cli, here):
     document = cli.json(
         "doctor", "spec.yaml", "--cluster", here, "--set", "engine.quota_mb=90000000",
-        "--set", "preconditions=[two_cores]",
+        "--set", "preconditions=[thp_madvise]",
     )  # fmt: skip
     results = {(f["place"], f["subject"]): f for f in document["findings"]}
     assert results["spec small", "memory"]["grade"] == "warning"
-    subjects = {subject for place, subject in results if place == "spec small"}
-    two = "two_cores" in subjects  # not under a CPU quota either
-    assert not two or len(os.sched_getaffinity(0)) >= 2
-    subject, grade = ("two_cores", "ok") if two else ("preconditions", "warning")
+    madvise = "[madvise]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    subject, grade = ("thp_madvise", "ok") if madvise else ("preconditions", "warning")
     assert results["spec small", subject]["grade"] == grade
 
 

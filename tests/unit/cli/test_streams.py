@@ -64,7 +64,7 @@ def test_a_full_disk_is_named(cli, stored, words, unbuffered):
 
 @pytest.mark.parametrize("words", [["report"], ["no-such-command"]], ids=shown)
 def test_a_lost_message_does_not_change_the_exit_code(tmp_path, words):
-    """As of a log on a full disk."""
+    """A log on a full disk loses messages."""
     full = os.open("/dev/full", os.O_WRONLY)
     done = subprocess.run(
         [sys.executable, "-m", "perfrunner", *words], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=full,

@@ -12,9 +12,7 @@ import pytest
 from rich.console import Console
 
 from perfrunner.report import build_report, render
-from perfrunner.report.markdown import MOST_CHARACTERS
 from perfrunner.report.numbers import change, scale_of
-from perfrunner.report.published import plain
 
 RESULT_KEYS = {
     "workload", "bucket", "metric", "unit", "direction", "variant", "build_id", "n", "mean", "sd", "cv",
@@ -218,7 +216,6 @@ def test_states_preconditions_and_host_changes_become_warnings(make):
 
 
 def test_huge_metadata_pages_are_reported_next_to_the_numbers_and_warned_of_when_too_few(make):
-    from dataclasses import replace
 
     data = make(blocks=2, discarded_block=None)
     spec_json = {**data.experiment.spec_json, "preconditions": ["metadata_visible"]}
@@ -269,7 +266,6 @@ def test_what_sampling_costs_is_reported(make, bare, output):
 
 
 def test_provenance_that_differs_between_variants_is_reported(make):
-    from dataclasses import replace
 
     data = make(blocks=2, discarded_block=None)
     builds = [
@@ -288,7 +284,6 @@ def test_provenance_that_differs_between_variants_is_reported(make):
 
 def test_what_may_differ_between_builds_is_a_list_of_names(make):
     """Not of parts of names: that hid checksums and libraries. One flag that differs is reported without all others."""
-    from dataclasses import replace
 
     data = make(blocks=2, discarded_block=None)
     common = {"linked": {"librocksdb.a": {"sha256": "aa"}}, "libraries": ["libz.so.1"], "cargo": None,
@@ -315,7 +310,6 @@ def test_the_command_that_was_given_is_the_one_to_reproduce_with(make):
 
 
 def test_long_names_and_huge_factors_stay_within_72_columns(make):
-    from dataclasses import replace
 
     name = "CheckpointBench/GetCursorsToDrop/" + "manifold-" * 4 + "10000"
     data = make(blocks=6, discarded_block=None, workloads=("append",), buckets=("ephemeral",))
@@ -333,7 +327,6 @@ def test_long_names_and_huge_factors_stay_within_72_columns(make):
 
 
 def test_a_case_without_a_single_trial_says_so(make):
-    from dataclasses import replace
 
     data = make(blocks=1, discarded_block=None, workloads=("append",))
     trials = tuple(
@@ -349,7 +342,6 @@ def test_a_case_without_a_single_trial_says_so(make):
 
 def test_the_build_of_another_server_is_named_whole(make):
     """Its first characters are only the name of its program."""
-    from dataclasses import replace
 
     data = make(blocks=1, discarded_block=None)
     ids = {"build_id": "valkey-server-06a0e30b575b8b2c", "provenance": {"server": {}}}
@@ -360,7 +352,6 @@ def test_the_build_of_another_server_is_named_whole(make):
 
 
 def test_every_format_says_what_each_variant_is(make):
-    from dataclasses import replace
 
     data = make(blocks=1, discarded_block=None)
     variant = {"name": "glibc", "allocator": {"name": "system"}, "options": {"ht_stats": "core"},
@@ -391,70 +382,3 @@ def test_every_format_says_what_each_variant_is(make):
     assert lines["variant jemalloc-5.1.0"].endswith(", built on maker")
     for fmt in ("terminal", "markdown", "commit"):
         assert "metadata_thp:always" in render(report, fmt, verbose=True).replace("\\", "")
-
-
-def test_a_comment_begins_with_the_line_by_which_it_is_found_again(report):
-    comment = render(report, "github-comment")
-    assert comment.splitlines()[:2] == ["<!-- perfrunner: quickstart -->", "## quickstart"]
-    markdown = re.sub(r"Chart to attach: .*\n\n", "", render(report, "markdown"))
-    assert comment.split("\n", 1)[1] == markdown
-
-
-def test_a_comment_of_ab_is_the_same_one_for_all_revisions(report):
-    ab = replace(report, experiment=replace(report.experiment, name="ab-main-0c1d2e3"))
-    assert render(ab, "github-comment").startswith("<!-- perfrunner: ab -->\n")
-
-
-def test_a_comment_has_room_in_a_pull_request(report):
-    long = replace(report, notes=tuple(f"note {n} {'x' * 100}" for n in range(900)))
-    whole, comment = render(long, "markdown"), render(long, "github-comment")
-    assert len(whole) > MOST_CHARACTERS >= len(comment)
-    assert comment.count("<details>") == comment.count("</details>")
-    assert "Notes" not in comment
-    assert "Results: relevant metrics" in comment
-    assert "1 section of details is left out" in comment
-    assert comment.rstrip().splitlines()[-1].startswith("Reproduce: `")
-
-
-def test_a_comment_that_is_long_without_details_is_cut(report):
-    long = replace(report, warnings=tuple(f"warning {n} {'x' * 100}" for n in range(900)))
-    comment = render(long, "github-comment")
-    assert len(comment) <= MOST_CHARACTERS
-    assert "the rest is left out" in comment
-
-
-def test_a_comment_calls_nobody(report):
-    called = replace(report, notes=("by @somebody, mail a@example.org", "@x and @y"))
-    comment = render(called, "github-comment")
-    assert re.search(r"@(?!<!-- -->)\w", re.sub(r"`[^`]*`", "", comment)) is None
-    assert "by @<!-- -->somebody" in comment
-    # A title of a commit keeps its backticks, which are no code in the comment.
-    titled = replace(report, sources=("ab1 honour `@somebody` and `x`",))
-    assert "\\`@<!-- -->somebody\\`" in render(titled, "github-comment")
-
-
-def test_a_comment_names_no_issue_and_no_request(report):
-    """Each would list the comment, again at every update."""
-    titled = replace(report, sources=("ab1 fix #12 (o/r#13, GH-14, !15)", "run `x #16`"))
-    comment = render(titled, "github-comment")
-    for number in (12, 13, 14, 15):
-        assert re.search(rf"[#!-]<!-- -->{number}\b", comment)
-    assert "\\`x \\#<!-- -->16\\`" in comment
-
-
-def test_a_title_is_shown_as_it_is_written():
-    assert plain("main~~2~~ &lt; a") == "main\\~\\~2\\~\\~ \\&lt; a"
-
-
-def test_a_text_that_begins_with_a_hyphen_is_one_line():
-    assert plain("-1\n# x") == "\N{MINUS SIGN}1 \\# x"
-
-
-def test_no_name_and_no_command_becomes_markup(report):
-    """An archive of a stranger may name its variants as it likes."""
-    name = "a`|*b* <b>@somebody</b>"
-    comparison = replace(report.comparison, baseline=name)
-    hostile = replace(report, comparison=comparison, reproduce=f"perfrunner run '{name}\n# x'")
-    comment = render(hostile, "github-comment")
-    assert f"Change against ``{name}``, paired by block" in comment
-    assert comment.endswith(f"Reproduce: ``perfrunner run '{name} # x'``\n")

@@ -233,7 +233,7 @@ def test_a_change_that_git_overlooks_is_a_change(repo: Repo, cache: Path, flag: 
 
 
 def test_a_change_that_a_monitor_does_not_report_is_a_change(repo: Repo, tmp_path: Path) -> None:
-    """As of a watchman that has stopped."""
+    """A monitor that has stopped, such as watchman, reports no change."""
     hook = tmp_path / "monitor"
     hook.write_text("#!/bin/sh\nprintf 'token\\0'\n")
     hook.chmod(0o755)
@@ -365,7 +365,7 @@ def test_a_repository_that_git_refuses_ends_nothing_silently(
 def test_a_worktree_without_its_repository_is_a_directory(
     repo: Repo, cache: Path, tmp_path: Path
 ) -> None:
-    """As in a container in which it is mounted alone."""
+    """A container may mount a worktree without its repository."""
     tree = tmp_path / "alone"
     repo.git("worktree", "add", "-q", str(tree), "feature/x")
     repo.top.rename(tmp_path / "elsewhere")

@@ -227,8 +227,8 @@ def test_a_file_without_an_end_is_not_read_to_it(specs):
             while left > 0:
                 left -= pipe.write(b"# x\n" * 1024)
 
-    with ThreadPoolExecutor(1) as beside:
-        beside.submit(write)
+    with ThreadPoolExecutor(1) as writer:
+        writer.submit(write)
         with pytest.raises(SpecError, match="more than 1 MiB"):
             load_spec(path)
     assert left > 0
