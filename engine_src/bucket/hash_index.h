@@ -130,7 +130,6 @@ class HashIndex {
     Position visit(Position from, Visit visit);
 
     [[nodiscard]] uint32_t size() const { return size_.load(std::memory_order_relaxed); }
-    [[nodiscard]] uint32_t lockCount() const { return lockCount_; }
     /// Returns the size that suits `entries`: a prime near it, never below the initial size.
     /// Returns the present size if that is one of the two primes around `entries` (hysteresis).
     [[nodiscard]] uint32_t preferredSize(size_t entries) const;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace kv {
@@ -26,15 +25,6 @@ constexpr std::string_view toString(VbState state) {
             return "dead";
     }
     return "unknown";
-}
-
-constexpr std::optional<VbState> vbStateFromString(std::string_view text) {
-    for (const auto state : {VbState::Active, VbState::Replica, VbState::Pending, VbState::Dead}) {
-        if (toString(state) == text) {
-            return state;
-        }
-    }
-    return std::nullopt;
 }
 
 }  // namespace kv

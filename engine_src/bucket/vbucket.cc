@@ -330,17 +330,4 @@ void VBucket::onPersisted(const Item& item) {
     const StoredValuePtr doomed = table_.remove(guard, *value);
 }
 
-bool VBucket::restoreValue(std::string_view key, Seqno seqno, BlobPtr value) {
-    const Guard guard = table_.lock(key);
-    StoredValue* present = table_.find(guard, key);
-    if (present == nullptr || present->isDeleted() || present->isResident() ||
-        present->seqno() != seqno) {
-        return false;
-    }
-    table_.update(guard, *present, [&](StoredValue& target) {
-        target.setDocument(target.meta(), std::move(value));
-    });
-    return true;
-}
-
 }  // namespace kv

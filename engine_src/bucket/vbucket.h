@@ -171,9 +171,6 @@ class VBucket {
     /// Records that the item is on disk: its StoredValue becomes clean unless it has changed since;
     /// a tombstone leaves the hash table.
     void onPersisted(const Item& item);
-    /// Puts a fetched value back into a document whose version is still `seqno`. Returns false if
-    /// the value is no longer wanted.
-    bool restoreValue(std::string_view key, Seqno seqno, BlobPtr value);
 
     // --- parts
     HashTable& hashTable() { return table_; }

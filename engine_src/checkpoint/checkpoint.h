@@ -91,7 +91,6 @@ class Checkpoint {
     [[nodiscard]] const ItemPtr& at(size_t position) const {
         return entries_[position - base_].item;
     }
-    [[nodiscard]] Seqno seqnoAt(size_t position) const { return entries_[position - base_].seqno; }
     /// Number of live items at `position` and after it. O(1) for the whole checkpoint, otherwise
     /// O(entries).
     [[nodiscard]] size_t liveFrom(size_t position) const;
