@@ -259,8 +259,6 @@ class Width:
         """
         if self.half_width is None or self.blocks < 2:
             return fewest
-        import numpy as np
-
         from perfrunner.analysis.inference import t_critical
         from perfrunner.analysis.looks import PRECISE
 

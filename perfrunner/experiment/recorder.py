@@ -54,9 +54,8 @@ class EtaEstimator:
         return sum(average if mean is None else mean for mean in means)
 
 
-FEWEST_BLOCKS = (
-    6  # with fewer no interval holds at any moment, and an estimate without one misleads
-)
+# With fewer blocks no interval holds at any moment, and an estimate without one misleads.
+LEAST_TO_SHOW = 6
 
 
 class Ended(Protocol):
@@ -108,7 +107,7 @@ class InterimEstimates:
             if variant != self.spec.baseline and base is not None:
                 pairs[variant].base[case.block] = base
                 pairs[variant].other[case.block] = value
-        enough = {v: pairs[v] for v in self.spec.variants if len(pairs[v].base) >= FEWEST_BLOCKS}
+        enough = {v: pairs[v] for v in self.spec.variants if len(pairs[v].base) >= LEAST_TO_SHOW}
         return self._estimated(case, enough) if enough else None
 
     def _estimated(self, case: BlockCase, pairs: Mapping[str, _Pairs]) -> ev.Provisional | None:

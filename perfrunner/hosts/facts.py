@@ -166,7 +166,7 @@ def _limits(shown: dict[str, str], available: object) -> Facts:
         facts["cgroup_memory_max_bytes"] = min(limit for limit, _, _ in limits)
         left = [max(0, limit - max(0, used - cached)) for limit, used, cached in limits]
         known = [available] if isinstance(available, int) else []
-        facts["memory_available_bytes"] = min(*left, *known, *left)
+        facts["memory_available_bytes"] = min([*left, *known])
     if shown.get("nice", "0") != "0":
         facts["niceness"] = int(shown["nice"])
     return facts

@@ -41,9 +41,9 @@ def run(bench: Group, spec: PillowfightSpec) -> list[Measured]:
     if spec.churn is None:
         bench.phase("populate")
         store(bench, lambda variant, s: populate_arguments(spec, variant, s), "populate")
-        churned = [Found() for _ in bench.variants]
+        churns = [Extra() for _ in bench.variants]
     else:
-        churned = churn(bench, spec, spec.churn)
+        churns = churn(bench, spec, spec.churn)
 
     bench.phase("persist")
     for variant in bench.variants:
@@ -73,14 +73,14 @@ def run(bench: Group, spec: PillowfightSpec) -> list[Measured]:
                 **memory_metrics(samples, end.sample, rest, complete=variant.has_figures),
                 **counted_by_server(load.ops, start.counters, end.counters),
                 **count.metrics,
-                **before_it.metrics,
+                **churned.metrics,
             },
             report=load.report,
             check=cross_check(load.ops, start.counters, end.counters, in_flight(spec)),
-            facts={**load.facts, **count.facts, **before_it.facts},
+            facts={**load.facts, **count.facts, **churned.facts},
         )
-        for variant, load, start, samples, end, rest, count, before_it in zip(
-            bench.variants, loads, before, series, now, settled, counted, churned, strict=True
+        for variant, load, start, samples, end, rest, count, churned in zip(
+            bench.variants, loads, before, series, now, settled, counted, churns, strict=True
         )
     ]
 
@@ -95,14 +95,14 @@ def store(bench: Group, arguments: GroupArguments, output: str) -> None:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Hold what a churn or a count of instructions shows of a variant; empty if it was not requested."""
+class Extra:
+    """The metrics and facts that a churn or a count of instructions adds; empty if it was not requested."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
-def churn(bench: Group, spec: PillowfightSpec, how: ChurnSpec) -> list[Found]:
+def churn(bench: Group, spec: PillowfightSpec, how: ChurnSpec) -> list[Extra]:
     """Store all items, delete some, rest, and store these again with another size, in steps if there are any."""
 
     def resident(name: str) -> list[Sample]:
@@ -142,10 +142,12 @@ def churn(bench: Group, spec: PillowfightSpec, how: ChurnSpec) -> list[Found]:
     regrown = resident("regrown")
     series = [sampler.stop() for sampler in sampling]
     readings = zip(empty, full, deleted, regrown, strict=True)
-    return [churned(each, samples) for each, samples in zip(readings, series, strict=True)]
+    return [churn_extra(each, samples) for each, samples in zip(readings, series, strict=True)]
 
 
-def churned(readings: tuple[Sample, Sample, Sample, Sample], samples: Sequence[Sample]) -> Found:
+def churn_extra(
+    readings: tuple[Sample, Sample, Sample, Sample], samples: Sequence[Sample]
+) -> Extra:
     """Return the metrics of a churn, its course, and the seconds at which its phases ended.
 
     `readings`: empty, full, after the deletion, and with the items back.
@@ -154,7 +156,7 @@ def churned(readings: tuple[Sample, Sample, Sample, Sample], samples: Sequence[S
     stored = full.rss_true - empty.rss_true
     returned = 100.0 * (full.rss_true - deleted.rss_true) / stored if stored > 0 else None
     ends = [round(reading.t - samples[0].t, 3) for reading in (full, deleted, regrown)]
-    return Found(
+    return Extra(
         {
             "rss_full_bytes": float(full.rss_true),
             "rss_deleted_bytes": float(deleted.rss_true),
@@ -200,13 +202,13 @@ def run_alone(variant: ServerBench, spec: PillowfightSpec) -> Driven:
     )
 
 
-def count_instructions(bench: Group, spec: PillowfightSpec) -> list[Found]:
+def count_instructions(bench: Group, spec: PillowfightSpec) -> list[Extra]:
     """Count the instructions per operation of each variant, and state the limitations of the count.
 
     The figure covers the front-end threads if they are known, because the work of background threads depends on time.
     """
     if not spec.instructions:
-        return [Found() for _ in bench.variants]
+        return [Extra() for _ in bench.variants]
     bench.phase("count instructions")
     counts = []
     for variant in bench.variants:
@@ -217,7 +219,7 @@ def count_instructions(bench: Group, spec: PillowfightSpec) -> list[Found]:
         count = variant.count_instructions(load, spec.instructions)
         per_op = count.per_op if count.front_end_per_op is None else count.front_end_per_op
         facts = {"method": count.method, "ops": count.ops, "blind_to": list(count.blind_to)}
-        counts.append(Found({"instructions_per_op": per_op}, {"instructions": facts}))
+        counts.append(Extra({"instructions_per_op": per_op}, {"instructions": facts}))
     return counts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,8 +74,6 @@ def deploy_server(
     (node,) = spec.cluster.engine_nodes
     asked = variant.server
     assert asked is not None
-    # The kind that is given or that follows from the program's name; for any other program it is asked.
-    known = None if server.kind == "other" and asked.kind is None else server.kind
     placement = hosts.placements[node]
     host = placement.host
     # In a container it is root, unless the image names another user; memcached ignores its option -u then.
@@ -85,6 +83,52 @@ def deploy_server(
     added = adapter_for(server.kind).added(
         own, root=root, listen=placement.listen, directory=directory
     )
+    _give_password(variant, hosts, placement, listener)
+    command = _command(spec, variant, server, added)
+    env = {**server.env, **asking(variant.allocator)}
+    if own and server.image is None:
+        words = server.arguments[len(server.arguments) - len(own) :]
+        _refuse(variant, unfit_in_files(server.kind, words, host))
+    process, log, served = _ask(
+        variant, command, env, placement, tools[node], client_python(spec, node)
+    )
+    kind, state = process.kind, State(**process.state)
+    adapter = adapter_for(kind)
+    _refuse(variant, adapter.unfit(state.settings))
+    if server.image is None:
+        _refuse_to_save(variant, adapter.saves_to(own, state.settings), placement)
+        if len(served) > 2:
+            server = server.served_by(served[0], served[1].split()[0], served[2:])
+    protocol: str = asked.protocol or process.protocol or next(iter(adapter.spoken(own)), "")
+    settings = {
+        "server.kind": kind,
+        "server.version": state.version or not_checked("any version", None),
+        "server.protocol": _spoken(variant, adapter, protocol, own),
+        **_checked(variant, kind, (*own, *added), state),
+    }
+    if asked.image is not None:
+        settings["server.image"] = f"{asked.image} {server.provenance['server']['digest']}"
+    settings |= _allocator(variant, server, process, log)
+    for text, remedy in _warnings(spec, variant, server, adapter, state):
+        listener.on_event(Warned(f"{variant.name}: {text}", remedy))
+    listener.on_event(SettingsCheckPassed(variant.name, node, settings))
+    deployed = Deployed(
+        build_id=server.build_id,
+        paths={name: str(server.directory) for name in hosts.placements},
+        env=server.env,
+        tools=tools,
+        server=replace(command, kind=kind, protocol=protocol),
+        settings=settings,
+    )
+    return deployed, server
+
+
+def _give_password(
+    variant: Variant, hosts: RunHosts, placement: Placement, listener: Listener
+) -> None:
+    """Install the password of a server on all hosts; warn about a server without one that others can reach."""
+    asked = variant.server
+    assert asked is not None
     if asked.password_env is not None:
         hosts.credentials.servers[variant.name] = os.environ.get(asked.password_env, "")
         for other in hosts.placements.values():
@@ -92,12 +136,22 @@ def deploy_server(
     elif placement.listen not in LOOPBACK:
         listener.on_event(
             Warned(
-                f"{variant.name}: everyone who reaches {node} can use the server while it runs:"
+                f"{variant.name}: everyone who reaches {placement.host.name} can use the server while it runs:"
                 " it listens without a password",
                 "give it an address (memcached -l, redis --bind) or a password (server.password_env)",
             )
         )
-    command = ServerCommand(
+
+
+def _command(
+    spec: Spec, variant: Variant, server: PreparedServer, added: Sequence[str]
+) -> ServerCommand:
+    """Return how to start a server whose kind and protocol may not be known yet."""
+    asked = variant.server
+    assert asked is not None
+    # The kind that is given or that follows from the program's name; for any other program it is asked.
+    known = None if server.kind == "other" and asked.kind is None else server.kind
+    return ServerCommand(
         program=str(server.program),
         arguments=(*server.arguments, *added),
         kind=known or "",
@@ -109,63 +163,38 @@ def deploy_server(
         ),
         image=server.image,
     )
-    python = client_python(spec, node)
-    env = {**server.env, **asking(variant.allocator)}
-    if own and server.image is None:
-        words = server.arguments[len(server.arguments) - len(own) :]
-        _refuse(variant, unfit_in_files(server.kind, words, host))
-    process, log, served = _ask(variant, command, env, placement, tools[node], python)
-    kind, state = process.kind, State(**process.state)
-    adapter = adapter_for(kind)
-    _refuse(variant, adapter.unfit(state.settings))
-    saved = adapter.saves_to(own, state.settings)
-    if saved is not None and server.image is None:
-        run_dir = host.run(["readlink", "-f", "--", placement.run_dir]).stdout.strip()
-        if not saved.startswith(f"{run_dir}/"):
-            _refuse(variant, f"it saves to {saved}: expected {SAVES_NOTHING}")
-    if server.image is None and len(served) > 2:
-        server = server.served_by(served[0], served[1].split()[0], served[2:])
-    protocol: str = asked.protocol or process.protocol or next(iter(adapter.spoken(own)), "")
-    settings = {
-        "server.kind": kind,
-        "server.version": state.version or not_checked("any version", None),
-        "server.protocol": _spoken(variant, adapter, protocol, own),
-        **_checked(variant, kind, (*own, *added), state),
-    }
-    if asked.image is not None:
-        settings["server.image"] = f"{asked.image} {server.provenance['server']['digest']}"
-    settings |= _allocator(variant, server, process, log)
-    if asked.program in _CHOOSE_CPUS and spec.engine.cpus != "any":
-        listener.on_event(
-            Warned(
-                f"{variant.name}: {asked.program} in its command overrides the CPUs that perfrunner gives the servers:"
-                " it may share CPUs with the load, or have others than the other variants",
-                "leave it out and set engine.cpus, or set engine.cpus and client.cpus to any",
-            )
+
+
+def _refuse_to_save(variant: Variant, saved: str | None, placement: Placement) -> None:
+    """Refuse a server that saves to a directory outside the run's own."""
+    if saved is None:
+        return
+    run_dir = placement.host.run(["readlink", "-f", "--", placement.run_dir]).stdout.strip()
+    if not saved.startswith(f"{run_dir}/"):
+        _refuse(variant, f"it saves to {saved}: expected {SAVES_NOTHING}")
+
+
+def _warnings(
+    spec: Spec, variant: Variant, server: PreparedServer, adapter: Adapter, state: State
+) -> Iterator[tuple[str, str]]:
+    """Yield what disturbs the measurement of a started server, each with what to do."""
+    program = None if variant.server is None else variant.server.program
+    if program in _CHOOSE_CPUS and spec.engine.cpus != "any":
+        text = (
+            f"{program} in its command overrides the CPUs that perfrunner gives the servers:"
+            " it may share CPUs with the load, or have others than the other variants"
         )
-    # That of another host is not here to be read.
+        yield text, "leave it out and set engine.cpus, or set engine.cpus and client.cpus to any"
+    # The library of another host cannot be read here.
     library = server.library if spec.cluster.transport == "local" else None
     if library is not None and not defines(library, b"malloc"):
-        listener.on_event(
-            Warned(
-                f"{variant.name}: {library} defines no malloc: the server keeps its own allocator",
-                "preload the library of an allocator, unless that is meant",
-            )
+        yield (
+            f"{library} defines no malloc: the server keeps its own allocator",
+            "preload the library of an allocator, unless that is meant",
         )
-    for text in adapter.warnings(state):
-        listener.on_event(Warned(f"{variant.name}: {text}"))
-    if adapter.missing:
-        listener.on_event(Warned(f"{variant.name}: {adapter.missing}"))
-    listener.on_event(SettingsCheckPassed(variant.name, node, settings))
-    deployed = Deployed(
-        build_id=server.build_id,
-        paths={name: str(server.directory) for name in hosts.placements},
-        env=server.env,
-        tools=tools,
-        server=replace(command, kind=kind, protocol=protocol),
-        settings=settings,
-    )
-    return deployed, server
+    for text in (*adapter.warnings(state), adapter.missing):
+        if text:
+            yield text, ""
 
 
 def _ask(

@@ -147,7 +147,7 @@ class Bench:
 
     @property
     def has_figures(self) -> bool:
-        """Return whether the servers tell what memory they use; any command may not."""
+        """Return whether the servers report their memory; one of an unknown kind need not."""
         return all(engine.HAS_FIGURES for engine in self.engines)
 
     @property

@@ -92,31 +92,7 @@ class TrialRunner:
                 tasks, intervals, profiled or [requested] * len(tasks), strict=True
             )
         ]
-        ended: list[tuple[TrialStatus, str, Measured | None]]
-        try:
-            before = read_pressure(self.setup.hosts)
-            with watch_pauses() as pauses:
-                measured = self._measure(variants)
-            pressure = read_pressure(self.setup.hosts).share_since(before)
-            for variant in variants:
-                variant.facts["cpu_pressure"] = pressure
-            common = [*group_reasons(measured, spec.limits), *self.host_changes()]
-            if spec.cluster.transport == "local":
-                common += pauses.reasons
-            ended = [judge(measurement, spec.limits, common) for measurement in measured]
-        except (ValueError, ArithmeticError) as error:
-            # A tool reported impossible figures; they are in the files of the trial.
-            text = f"cannot evaluate the figures of the trial: {error!r}"
-            ended = [("failed", text, None) for _ in variants]
-        except (TrialError, HostError) as error:
-            if isinstance(error, LinkLost) or disk_fails(error):
-                raise
-            ended = [
-                (status, reason, None)
-                for status, reason in attribute_failure(
-                    error, [variant.task.variant for variant in variants]
-                )
-            ]
+        outcomes = self._outcomes(variants)
         finished_at = datetime.now(timezone.utc)
         return [
             TrialResult(
@@ -129,8 +105,34 @@ class TrialRunner:
                 metrics={} if measurement is None else measurement.metrics,
                 facts={**variant.facts, **_facts_of(measurement)},
             )
-            for variant, (status, reason, measurement) in zip(variants, ended, strict=True)
+            for variant, (status, reason, measurement) in zip(variants, outcomes, strict=True)
         ]
+
+    def _outcomes(
+        self, variants: Sequence[OpenTrial]
+    ) -> Sequence[tuple[TrialStatus, str, Measured | None]]:
+        """Measure the variants of a unit; return the status of each, the reason, and what was measured."""
+        spec = self.setup.spec
+        try:
+            before = read_pressure(self.setup.hosts)
+            with watch_pauses() as pauses:
+                measured = self._measure(variants)
+            pressure = read_pressure(self.setup.hosts).share_since(before)
+            for variant in variants:
+                variant.facts["cpu_pressure"] = pressure
+            common = [*group_reasons(measured, spec.limits), *self.host_changes()]
+            if spec.cluster.transport == "local":
+                common += pauses.reasons
+            return [judge(measurement, spec.limits, common) for measurement in measured]
+        except (ValueError, ArithmeticError) as error:
+            # A tool reported impossible figures; they are in the files of the trial.
+            text = f"cannot evaluate the figures of the trial: {error!r}"
+            return [("failed", text, None) for _ in variants]
+        except (TrialError, HostError) as error:
+            if isinstance(error, LinkLost) or disk_fails(error):
+                raise
+            names = [variant.task.variant for variant in variants]
+            return [(status, reason, None) for status, reason in attribute_failure(error, names)]
 
     def _measure(self, variants: Sequence[OpenTrial]) -> list[Measured]:
         workload = self.setup.spec.workloads[variants[0].task.workload]
