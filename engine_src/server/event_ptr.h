@@ -1,11 +1,9 @@
-// Owning handles for the objects of libevent and for file descriptors.
+// Owning handles for the objects of libevent.
 #pragma once
 
 #include <event2/event.h>
 
 #include <memory>
-
-#include "types/fd.h"
 
 namespace kv::server {
 
@@ -15,7 +13,5 @@ struct FreeEvent {
 };
 using EventPtr = std::unique_ptr<event, FreeEvent>;
 using EventBasePtr = std::unique_ptr<event_base, FreeEvent>;
-
-using kv::Fd;
 
 }  // namespace kv::server

@@ -3,8 +3,7 @@
 //
 // The connection that asked waits (After::AgainLater) and is woken when its job is done. A job
 // whose connection is gone before it starts is dropped, so no more jobs wait than there are
-// connections. Requesters have their turns in a circle, so that nobody waits for many jobs of
-// another one.
+// connections. Requesters take turns, so that none waits for many jobs of another.
 #pragma once
 
 #include <atomic>

@@ -20,6 +20,7 @@
 #include "server/event_ptr.h"
 #include "server/server_context.h"
 #include "server/stats/front_end_stats.h"
+#include "types/fd.h"
 
 namespace kv::server {
 

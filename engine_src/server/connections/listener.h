@@ -11,6 +11,7 @@
 #include <string>
 
 #include "server/event_ptr.h"
+#include "types/fd.h"
 
 namespace kv::server {
 

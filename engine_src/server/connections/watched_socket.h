@@ -15,6 +15,7 @@
 #include "server/connections/handshake.h"
 #include "server/connections/output.h"
 #include "server/event_ptr.h"
+#include "types/fd.h"
 
 namespace kv::server {
 

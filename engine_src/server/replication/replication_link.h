@@ -14,7 +14,7 @@
 
 #include "auth/tls.h"
 #include "protocol/frame.h"
-#include "server/event_ptr.h"
+#include "types/fd.h"
 
 struct addrinfo;
 
