@@ -19,6 +19,8 @@ from perfrunner.cli.request import RunOptions, find_engine_source, gathered, rea
 from perfrunner.errors import BuildError, UsageError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from perfrunner.domain import Case
     from perfrunner.experiment.plan import Grouping, Plan
     from perfrunner.spec import Spec
@@ -113,9 +115,6 @@ def _besides_trials(spec: Spec, expected: Estimate) -> str:
 def _print(
     spec: Spec, plan: Plan, expected: Estimate, grouped: Mapping[str, Grouping], drawn: bool
 ) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
     console = result_console()
     console.print(
         f"{spec.name}: {len(spec.variants)} variants x {len(spec.cases)} cases x {plan.blocks} blocks = "
@@ -130,58 +129,58 @@ def _print(
             f"precision ±{100 * spec.precision:g} %: each case stops after {fewest} to {most}"
             f" clean blocks, so the run takes {shortest} to {longest}"
         )
-    settings = Table(
-        "variant", "allocator", "options", box=None, title="variants", title_justify="left"
-    )
+    console.print(_variant_table(spec))
+    console.print(_case_table(spec, expected, grouped))
+    console.print(_order_table(plan))
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich.table import Table
+
+    return Table(*columns, box=None, title=title, title_justify="left")
+
+
+def _variant_table(spec: Spec) -> Table:
+    from rich.markup import escape
+
+    table = _table("variants", "variant", "allocator", "options")
     for name, variant in spec.variants.items():
         mark = " (baseline)" if name == spec.baseline else ""
-        allocator = " ".join(
-            filter(
-                None,
-                (
-                    variant.allocator.preload or variant.allocator.name,
-                    variant.allocator.option_string,
-                ),
-            )
+        allocator = (
+            variant.allocator.preload or variant.allocator.name,
+            variant.allocator.option_string,
         )
         source = {} if variant.source is None else {"source": variant.source.text}
         if variant.server is not None:
             source = {"server": variant.server.text}
         rest = {**source, **variant.options, **variant.params, **variant.env}
-        settings.add_row(
-            escape(f"{name}{mark}"), allocator, " ".join(f"{k}={v}" for k, v in rest.items())
-        )
-    console.print(settings)
-    cases = Table(
-        "workload",
-        "bucket",
-        "time per trial",
-        "schedule",
-        box=None,
-        title="cases",
-        title_justify="left",
-    )
+        options = " ".join(f"{k}={v}" for k, v in rest.items())
+        table.add_row(escape(f"{name}{mark}"), " ".join(filter(None, allocator)), options)
+    return table
+
+
+def _case_table(spec: Spec, expected: Estimate, grouped: Mapping[str, Grouping]) -> Table:
+    from rich.markup import escape
+
+    table = _table("cases", "workload", "bucket", "time per trial", "schedule")
     for case in spec.cases:
         known = "measured before" if case in expected.measured else "guess"
         seconds = f"{duration(expected.seconds[case])} ({known})"
-        cases.add_row(*case, seconds, escape(schedule(grouped[case[0]], len(spec.variants))))
-    console.print(cases)
-    order = Table(
-        "block",
-        "workload",
-        "bucket",
-        "variants in order",
-        box=None,
-        title="order",
-        title_justify="left",
-    )
+        table.add_row(*case, seconds, escape(schedule(grouped[case[0]], len(spec.variants))))
+    return table
+
+
+def _order_table(plan: Plan) -> Table:
+    from rich.markup import escape
+
+    table = _table("order", "block", "workload", "bucket", "variants in order")
     rows: dict[tuple[int, str, str, int], list[str]] = {}
     for trial in plan.trials:
         key = (trial.block, trial.workload, trial.bucket, trial.group)
         rows.setdefault(key, []).append(trial.variant)
     for (block, workload, bucket, _), names in rows.items():
-        order.add_row(str(block), workload, bucket, escape("  ".join(names)))
-    console.print(order)
+        table.add_row(str(block), workload, bucket, escape("  ".join(names)))
+    return table
 
 
 def block_range(spec: Spec) -> tuple[int, int]:
