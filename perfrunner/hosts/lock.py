@@ -41,7 +41,7 @@ class HostInUse(HostError):  # noqa: N818
 
     def __init__(self, name: str, holder: str, hint: str) -> None:
         self.holder = harmless(holder.strip())[:LONGEST_HOLDER]  # any user can write it
-        super().__init__(f"{name} {IN_USE} {self.holder or 'another run'}", hint)
+        super().__init__(f"host {name} {IN_USE} {self.holder or 'another run'}", hint)
 
 
 class HostLock(Protocol):

@@ -19,7 +19,7 @@ from perfrunner.fleet.job import Ending, Job, Progress
 from perfrunner.results import ExperimentRecord, ExperimentState, ResultStore
 from perfrunner.results.database import ServerAwayError
 
-BUSY = "error: kv1 is in use by run s-9 of perf@east (pid 7)"
+BUSY = "error: host kv1 is in use by run s-9 of perf@east (pid 7)"
 
 
 class Bench:
@@ -126,7 +126,7 @@ def test_hosts_that_another_run_has_are_waited_for(bench: Bench) -> None:
 
 
 def test_so_are_they_by_the_worker_after_it(bench: Bench) -> None:
-    bench.store("s-1", "failed", "j1", event="failed", error="kv1 is in use by run s-9")
+    bench.store("s-1", "failed", "j1", event="failed", error="host kv1 is in use by run s-9")
     bench.answer((0, "done"))
     assert bench.run.carry_out() == Ending(0, "s-1")
     assert "--resume s-1" in bench.calls()[0]
