@@ -359,4 +359,5 @@ def _not_a_ratio(block: int, x: float, y: float) -> NotARatioError:
 
 
 def _back(kind: EffectKind, value: V) -> V:
+    """Undo the logarithm of a ratio; a difference is returned as it is."""
     return ratio_of(value) if kind == "ratio" else value

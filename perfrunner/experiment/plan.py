@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData
 
 
-FACT = "groupings"  # fact of an experiment: the grouping of each workload
+GROUPINGS_FACT = "groupings"  # fact of an experiment: the grouping of each workload
 USABLE = 0.8  # share of a host's available memory that a group may use
 TOOL_BYTES = 256 * 2**20  # assumed memory of a benchmark program
 
@@ -59,7 +59,7 @@ def groupings(spec: Spec, free_bytes: int | None) -> dict[str, Grouping]:
 
 def stored_groupings(facts: Mapping[str, Any]) -> dict[str, Grouping] | None:
     """Return the groupings stored with an experiment, if any."""
-    stored = facts.get(FACT)
+    stored = facts.get(GROUPINGS_FACT)
     if stored is None:
         return None
     return {name: Grouping(**record) for name, record in stored.items()}

@@ -23,8 +23,8 @@ from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, HostError,
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.interrupt import Interrupted, InterruptedTwice
 from perfrunner.experiment.outdir import read_journal, trial_in_flight
-from perfrunner.experiment.plan import FACT as GROUPINGS
 from perfrunner.experiment.plan import (
+    GROUPINGS_FACT,
     Grouping,
     groupings,
     least_free,
@@ -193,9 +193,9 @@ class ExperimentRunner:
             for case in self.schedule.restart_partial_cases():
                 self.context.journal.append("case-again", case=case, why=description.changes)
         self.facts = description.facts
-        if GROUPINGS not in self.facts:
+        if GROUPINGS_FACT not in self.facts:
             self._fit_into_memory(hosts)
-        self.facts[GROUPINGS] = record_groupings(self.groupings)
+        self.facts[GROUPINGS_FACT] = record_groupings(self.groupings)
         self.facts[FLOORS_FACT] = known_noise_floor(self.context.store, self.spec, hosts.facts)
         self.context.store.set_facts(self.experiment.id, self.facts)
         self.context.journal.append("hosts", facts=hosts.facts)

@@ -20,7 +20,7 @@ from perfrunner.experiment.trial.placement import Deployed, TrialResult
 from perfrunner.experiment.trial.runner import TrialRunner
 from perfrunner.spec.model import Spec
 
-FACT = "sampling_check"
+SAMPLING_CHECK_FACT = "sampling_check"
 BLOCK = 0
 BARE, SAMPLED = 1, 2  # the attempt number distinguishes the two trials of a case
 NO_SAMPLING_MS = 3_600_000  # the longest interval of kvctl: a single sample, as the phase begins
@@ -86,7 +86,7 @@ CHECKED = 2  # trials per case: with and without samplers
 
 def sampling_trials(spec: Spec, facts: Mapping[str, Any]) -> list[Case]:
     """Return the case of each trial of the sampling check that is still to run."""
-    return [] if FACT in facts else cases_to_check(spec) * CHECKED
+    return [] if SAMPLING_CHECK_FACT in facts else cases_to_check(spec) * CHECKED
 
 
 @dataclass
@@ -122,7 +122,7 @@ class SamplingCheck:
             for _ in range(CHECKED):
                 self._left.remove(case)
             self.recorder.tell_progress()
-        self.facts[FACT] = records
+        self.facts[SAMPLING_CHECK_FACT] = records
         self.context.store.set_facts(self.context.session.experiment.id, self.facts)
         self.context.journal.append("sampling-checked")
 

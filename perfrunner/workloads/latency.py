@@ -1,4 +1,6 @@
-"""Run the `latency` workload: the front-end latency program, whose report also shows its settings for a check.
+"""Run the `latency` workload: a program that times front-end operations next to a DCP client.
+
+Its report has the settings of its build, which are checked.
 
 Interleaved, the programs of all variants run the operations of a phase slice by slice. During the slice of another
 variant a program is frozen: its DCP client sees no pause, and it takes no CPU time from the others.

@@ -1,4 +1,4 @@
-"""Run the `microbench` workload: one benchmark program, whose report also shows its settings for a check.
+"""Run the `microbench` workload: one benchmark program. Its report has the settings of its build, which are checked.
 
 Interleaved, the programs of all variants are alive and run slice by slice. Sequentially, each runs uninterrupted.
 """

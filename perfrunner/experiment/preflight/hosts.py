@@ -26,8 +26,8 @@ from perfrunner.experiment.preflight.requirements import note_changes
 from perfrunner.experiment.recorder import Recorder
 from perfrunner.experiment.session import RunContext
 from perfrunner.experiment.trial.outcome import changed_facts
-from perfrunner.experiment.trial.placement import Credentials, Placement
-from perfrunner.hosts import Host, LinkLost, data_address, destination_of, open_host
+from perfrunner.experiment.trial.placement import CredentialFiles, Credentials, Placement
+from perfrunner.hosts import Host, LinkLost, Transport, data_address, destination_of, open_host
 from perfrunner.hosts.tuning import BY_HAND, restore, summarized, tune, tuned_by
 from perfrunner.spec.cluster import LOOPBACK, ClusterSpec, HostSpec
 from perfrunner.spec.units import ANY, AUTO
@@ -153,8 +153,9 @@ def open_hosts(
         facts: dict[str, Mapping[str, object]] = {}
         machines: set[str] = set()  # boot ids: several hosts of a cluster may be one machine
         for name in names:
-            spec = cluster.hosts[name]
-            host = stack.enter_context(open_host(spec, cluster.transport, name=name, run_id=run_id))
+            host = stack.enter_context(
+                open_host(cluster.hosts[name], cluster.transport, name=name, run_id=run_id)
+            )
             facts[name] = host.facts()
             refuse([platform_finding(name, facts[name], built_for)])
             boot_id = host.boot_id()
@@ -177,17 +178,7 @@ def open_hosts(
                 refuse([work_dir_finding(name, host.facts())])
             stack.callback(_clear, host, run_dir)
             files = credentials.install(host.transport, f"{run_dir}/secret")
-            local = _clients_are_here(cluster, name)
-            address = "127.0.0.1" if local else data_address(spec)
-            everywhere = "::" if ":" in address else "0.0.0.0"  # safe: every user needs a password
-            placements[name] = Placement(
-                host=host.transport,
-                run_dir=run_dir,
-                credentials=files,
-                address=address,
-                listen="127.0.0.1" if local else everywhere,
-                ssh=None if cluster.transport == "local" else ssh_command(spec),
-            )
+            placements[name] = _placement(cluster, name, host.transport, run_dir, files)
             hosts[name] = host
             roles = [("engine", cluster.engine_nodes), ("load client", cluster.load_clients)]
             role = " and ".join(role for role, names in roles if name in names)
@@ -195,6 +186,22 @@ def open_hosts(
                 HostReady(name, role, facts[name], tuple(_warnings(name, facts[name])))
             )
         yield RunHosts(hosts, cluster, run_id, placements, facts, credentials)
+
+
+def _placement(
+    cluster: ClusterSpec, name: str, host: Transport, run_dir: str, files: CredentialFiles
+) -> Placement:
+    local = _clients_are_here(cluster, name)
+    address = "127.0.0.1" if local else data_address(cluster.hosts[name])
+    everywhere = "::" if ":" in address else "0.0.0.0"  # safe: every user needs a password
+    return Placement(
+        host=host,
+        run_dir=run_dir,
+        credentials=files,
+        address=address,
+        listen="127.0.0.1" if local else everywhere,
+        ssh=None if cluster.transport == "local" else ssh_command(cluster.hosts[name]),
+    )
 
 
 def _tune(host: Host, run_id: str, engine_cpus: str, listener: Listener) -> None:

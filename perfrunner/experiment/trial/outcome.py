@@ -33,7 +33,7 @@ from perfrunner.measure.turns import WAITS_FACT, failed_variant
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured
 
-PATH = "/proc/pressure/cpu"
+CPU_PRESSURE = "/proc/pressure/cpu"
 _SOME = re.compile(r"^some .*\btotal=(\d+)", re.MULTILINE)
 
 
@@ -60,7 +60,7 @@ def read_pressure(hosts: Iterable[Transport]) -> Pressure:
     waited_us = {}
     for host in hosts:
         try:
-            text = host.read_text(PATH)
+            text = host.read_text(CPU_PRESSURE)
         except LinkLost:
             raise
         except HostError:  # no such file: the kernel has no PSI
@@ -277,8 +277,8 @@ def _fetch_logs(host: Transport, remote: str, directory: Path) -> None:
                     raise
 
 
-LIMIT_S = 5.0  # a busy host may keep a thread from the CPU for a second or two
-TICK_S = 0.25
+LONGEST_PAUSE_S = 5.0  # a busy host may keep a thread from the CPU for a second or two
+PAUSE_TICK_S = 0.25
 # It goes on while the machine sleeps. macOS does not have it.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -298,7 +298,7 @@ class PauseWatch:
         """Measure the time between wake-ups, until `wait` returns true."""
         before, ended = self._clock(), False
         while not ended:
-            ended = wait(TICK_S)
+            ended = wait(PAUSE_TICK_S)
             now = self._clock()
             self._longest_s = max(self._longest_s, now - before)
             before = now
@@ -306,7 +306,7 @@ class PauseWatch:
     @property
     def reasons(self) -> Sequence[str]:
         """Return the reason to discard all trials of the unit; empty if the machine did not stand still."""
-        if self._longest_s < LIMIT_S:
+        if self._longest_s < LONGEST_PAUSE_S:
             return []
         seconds = f"{self._longest_s:.0f} s"
         causes = "it was suspended, perfrunner was stopped, or its virtual machine was paused"

@@ -158,19 +158,11 @@ class TrialSetup:
             ports = choose_ports(
                 self.spec, [variant.deployed for variant in variants], self.engine_nodes[0]
             )
-            for slot, variant in enumerate(variants, start=1):
-                bench = self._bench(variant, trials[slot - 1], cpus)
+            opened = zip(variants, trials, ports, strict=True)
+            for slot, (variant, trial, port) in enumerate(opened, start=1):
+                bench = self._bench(variant, trial, cpus)
                 benches.append(bench)
-                env = self._environment(variant)
-                engines: list[ServerProcess] = []
-                bench.engines = engines
-                start = ServerStart(self.spec, variant.task, variant.deployed, env, cpus.engine)
-                for placement in self.engine_nodes:
-                    setup = start.setup(placement, variant.name, ports[slot - 1])
-                    with self.shield():
-                        engines.append(
-                            start_server(placement.host, setup, bench.trial.recorder, self.run_id)
-                        )
+                self._start(bench, variant, cpus, port)
                 self._note(variant, group, names, slot)
                 variant.facts["seed"] = bench.seed
                 variant.facts["cpus"] = {"engine": cpus.engine, "client": cpus.client}
@@ -186,16 +178,25 @@ class TrialSetup:
             try:
                 yield group
             except ServerError as error:
-                places = [
-                    place
-                    for place, bench in enumerate(benches)
-                    if any(engine is error.server for engine in bench.engines)
-                ]
-                if not places:
-                    raise
-                raise VariantError(places[0], str(error), error.hint) from error
+                for place, bench in enumerate(benches):
+                    if any(engine is error.server for engine in bench.engines):
+                        raise VariantError(place, str(error), error.hint) from error
+                raise
             except TrialError as error:
                 raise attribute_to_dead_engine(error, group.dead) from error
+
+    def _start(self, bench: Bench, variant: OpenTrial, cpus: CpuSets, port: int) -> None:
+        """Start a server on every engine node. `bench` has each one as soon as it runs, to stop it."""
+        env = self._environment(variant)
+        start = ServerStart(self.spec, variant.task, variant.deployed, env, cpus.engine)
+        engines: list[ServerProcess] = []
+        bench.engines = engines
+        for placement in self.engine_nodes:
+            setup = start.setup(placement, variant.name, port)
+            with self.shield():
+                engines.append(
+                    start_server(placement.host, setup, bench.trial.recorder, self.run_id)
+                )
 
     def _contexts(
         self, variants: Sequence[OpenTrial], recorder: ScriptRecorder
