@@ -1,4 +1,4 @@
-"""Define what all packages share: case, trial key, status, verdict, settings that were not checked. No imports of ours.
+"""Define what all packages share: case, trial key, status, verdict, stable facts of hosts. It imports nothing of ours.
 
 Metrics are defined in spec/metrics.py, with their names, units and directions.
 """
@@ -106,6 +106,12 @@ def unchecked(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+# Facts of a host. If one of these differs from the experiment's first reading, new measurements are not comparable.
+STABLE_FACTS = (
+    "boot_id", "kernel", "machine", "distribution", "cpu_model", "cpus", "memory_bytes", "thp_enabled", "thp_defrag",
+    "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc", "microcode", "swap_bytes",
+    "cpus_allowed", "cgroup_cpu_max", "cgroup_memory_max_bytes", "niceness",
+)  # fmt: skip
 # Named conditions that a comparison requires; the report says whether they were met. Most are checked on the engine
 # nodes before the first trial, those of MEASURED_PRECONDITIONS in the results.
 PRECONDITIONS = {

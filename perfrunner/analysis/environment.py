@@ -10,17 +10,15 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from perfrunner.domain import STABLE_FACTS
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from perfrunner.results import ExperimentRecord
 
-# Facts of a host that do not change between two boots (hosts.STABLE_FACTS), and its name.
-HOST_FACTS = (
-    "hostname", "kernel", "machine", "distribution", "cpu_model", "cpus", "memory_bytes", "thp_enabled", "thp_defrag",
-    "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc", "microcode", "swap_bytes",
-    "cpus_allowed", "cgroup_cpu_max", "cgroup_memory_max_bytes", "niceness",
-)  # fmt: skip
+# Facts of a host that are the same after the next boot, and its name.
+HOST_FACTS = ("hostname", *(name for name in STABLE_FACTS if name != "boot_id"))
 CONTAINER = "container"  # fact of a container, whose host name is a random id
 _SAME_MEMORY = 0.01  # share: the memory that a kernel reserves differs from boot to boot
 _NOT_MEASURED = {"port"}  # engine settings without influence on results

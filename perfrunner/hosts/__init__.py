@@ -9,7 +9,7 @@ with open_host(spec, "ssh", name="node", run_id=run_id) as host:
     result = engine.stop(grace_s=30)
 """
 
-from perfrunner.hosts.facts import STABLE_FACTS, Facts
+from perfrunner.hosts.facts import Facts
 from perfrunner.hosts.host import Host, Swept, data_address, destination_of, open_host
 from perfrunner.hosts.local import LocalTransport
 from perfrunner.hosts.lock import HostInUse
@@ -25,7 +25,6 @@ from perfrunner.hosts.transport import (
 )
 
 __all__ = [
-    "STABLE_FACTS",
     "CommandFailed",
     "CommandTimeout",
     "Completed",

@@ -30,13 +30,6 @@ NETWORK_FILE_SYSTEMS = {
     "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.rclone", "fuse.s3fs",
 }  # fmt: skip
 
-# If one of these differs from the experiment's first reading, new measurements are not comparable.
-STABLE_FACTS = (
-    "boot_id", "kernel", "machine", "distribution", "cpu_model", "cpus", "memory_bytes", "thp_enabled", "thp_defrag",
-    "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc", "microcode", "swap_bytes",
-    "cpus_allowed", "cgroup_cpu_max", "cgroup_memory_max_bytes", "niceness",
-)  # fmt: skip
-
 
 def read_facts(transport: ShellTransport) -> Facts:
     """Return the current facts of the transport's host."""

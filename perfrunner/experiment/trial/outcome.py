@@ -23,11 +23,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from perfrunner.domain import TrialKey, TrialStatus
+from perfrunner.domain import STABLE_FACTS, TrialKey, TrialStatus
 from perfrunner.errors import HostError, PerfrunnerError, TrialError
 from perfrunner.experiment.outdir import disk_fails
 from perfrunner.experiment.trial.placement import TrialResult, fresh_directory, trial_name
-from perfrunner.hosts import STABLE_FACTS
 from perfrunner.hosts.transport import LinkLost, Transport
 from perfrunner.measure.turns import WAITS_FACT, failed_variant
 from perfrunner.spec.model import Limits

@@ -267,13 +267,6 @@ def test_a_run_of_an_older_store_has_no_commit(nights):
     )
 
 
-def test_host_facts_are_those_that_hold_still():
-    from perfrunner.analysis.environment import HOST_FACTS
-    from perfrunner.hosts import STABLE_FACTS
-
-    assert {*HOST_FACTS} == {"hostname", *STABLE_FACTS} - {"boot_id"}
-
-
 def test_what_a_run_came_to_is_kept_when_it_ends(nights, tmp_path):
     (run,) = nights([0.05])
     discarded = replace(

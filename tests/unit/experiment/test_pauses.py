@@ -35,7 +35,7 @@ def test_a_busy_host_is_not_a_pause() -> None:
 
 
 def test_the_thread_measures_until_the_trial_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcome, "TICK_S", 0.0)
+    monkeypatch.setattr(outcome, "PAUSE_TICK_S", 0.0)
     woken = threading.Event()
     times = iter([0.0, 0.1])
 

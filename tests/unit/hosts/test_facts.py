@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from perfrunner.domain import STABLE_FACTS
 from perfrunner.hosts import scripts
 from perfrunner.hosts.facts import (
-    STABLE_FACTS,
     memory_available_here,
     parse_facts,
     usable_cpus,
