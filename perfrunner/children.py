@@ -51,7 +51,6 @@ def python_archive(main: str, modules: Iterable[str]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in content.items():
-            archive.writestr(
-                zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED
-            )  # ZipInfo's default date is 1980-01-01
+            # ZipInfo's default date is 1980-01-01.
+            archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
     return out.getvalue()

@@ -324,9 +324,7 @@ def _welch(
     if _without_spread(x, scale) and _without_spread(y, scale):
         apart = abs(difference - nothing) > NO_SPREAD * scale
         return (difference, difference), 0.0 if apart else 1.0, None
-    from scipy import (
-        stats,
-    )  # takes half a second, and only a comparison of two experiments needs it
+    from scipy import stats  # half a second, and only a comparison of two experiments needs it
 
     result: Any = stats.ttest_ind(y - nothing, x, equal_var=False)
     low, high = result.confidence_interval(CONFIDENCE)

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 LATER = 0.005  # level of the first look after an extension
 PRECISE = 0.03
 ANYTIME = 0.02  # of all moments of an unfinished run together
-PRIOR_VARIANCE = (
-    1.0  # of the effect in standard deviations, in the mixture behind the confidence sequence
-)
+# Of the effect in standard deviations, in the mixture behind the confidence sequence.
+PRIOR_VARIANCE = 1.0
 
 
 @dataclass(frozen=True)

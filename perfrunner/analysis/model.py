@@ -156,9 +156,8 @@ class Comparison:
     tests: int  # number of tests that the correction for multiple testing covers
     paired: bool = True
     warnings: tuple[str, ...] = field(default=())
-    accounts: tuple[
-        Account, ...
-    ] = ()  # by case, then variant; of interleaved trials with CPU clocks
+    # By case, then variant; of interleaved trials with CPU clocks.
+    accounts: tuple[Account, ...] = ()
 
     def row(self, case: Case, metric_id: str, variant: str) -> Row | None:
         """Return a row by its position; None if that variant has no such metric."""

@@ -75,9 +75,8 @@ Stats = Mapping[str, Mapping[str, str]]
 
 _TRUE, _FALSE = ("true", "on", "yes"), ("false", "off", "no")
 _COMPLAINT = re.compile(r"<jemalloc>:.*\b(conf|option)", re.IGNORECASE)
-_NO_VERSION = (
-    "0.0.0"  # reported by the crates of 4.5.0 and 5.0.1, which lack jemalloc's VERSION file
-)
+# Reported by the crates of 4.5.0 and 5.0.1, which lack jemalloc's VERSION file.
+_NO_VERSION = "0.0.0"
 
 
 @dataclass(frozen=True)

@@ -234,9 +234,8 @@ def _bring(path: Path, target: Path) -> None:
             target.chmod(mode)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(
-        ".perfrunner.new"
-    )  # the file's own name may be as long as names can be
+    # Not derived from the file's own name, which may be as long as names can be.
+    aside = target.with_name(".perfrunner.new")
     aside.write_bytes(data)
     aside.chmod(mode)
     aside.replace(target)

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from perfrunner.results import ResultStore
 
 NIGHTLY = "nightly"
-REPORTED = (
-    b"reported\n"  # second line of the lock file, once a later night has reported that it yields
-)
+# The second line of the lock file, once a later night has reported that it yields.
+REPORTED = b"reported\n"
 EVER = datetime.min.replace(tzinfo=timezone.utc)
 
 

@@ -110,10 +110,8 @@ def _locked(fd: int) -> bool:
 
 
 JOURNAL = "journal.jsonl"  # in the experiment's directory
-ENDS = (
-    "finished",
-    "failed",
-)  # events; `failed` has the fields error and host (whether a host failed)
+# Events; `failed` has the fields error and host (whether a host failed).
+ENDS = ("finished", "failed")
 PROGRESS = "progress"  # event: seconds_left (or null), trials_finished, trials_total
 
 

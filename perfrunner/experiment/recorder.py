@@ -209,9 +209,8 @@ class Recorder:
         for number, trial in enumerate(self.context.session.trials):
             if number in granted:
                 self._forget_failures()
-            variants = trial.facts.get("variants") or [
-                trial.variant
-            ]  # the variants of a group shared the time
+            # The variants of a group shared the time.
+            variants = trial.facts.get("variants") or [trial.variant]
             self._count(trial, trial.status, trial.reason, trial.seconds / len(variants))
             self.interim.add(trial, trial)
             if self.schedule.counts(trial.block_case):

@@ -59,9 +59,8 @@ class Schedule:
         self._cases: dict[BlockCase, _CaseState] = {}
         self._excluded: set[str] = set()
         self._redone_before = 0  # redone or pending when the budget was last renewed
-        self._failed_before: Counter[tuple[str, str, str]] = (
-            Counter()
-        )  # by (workload, bucket, variant)
+        # By (workload, bucket, variant).
+        self._failed_before: Counter[tuple[str, str, str]] = Counter()
         self.extend(trials)
 
     def extend(self, trials: Iterable[TrialKey]) -> None:

@@ -101,10 +101,8 @@ class StoppingRule:
             return planned
         widths = case_widths(self.context.store.load(self.context.session.experiment.id))
         wanted = self.context.spec.precision
-        extended = (
-            EXTENDED in self.context.session.experiment.facts
-        )  # the user fixed the number of blocks
-        most = planned if extended else MOST_BLOCKS
+        extended = EXTENDED in self.context.session.experiment.facts
+        most = planned if extended else MOST_BLOCKS  # the user fixed the blocks of an extension
         more: set[Case] = set()
         for case in self.context.spec.cases:
             if case in self.done:

@@ -185,9 +185,8 @@ class OpenSshLogin:
         except (OSError, ValueError, paramiko.SSHException, UnknownKeyType):
             self._unreadable.append(str(file.path))
             return None
-        key.public_blob = (
-            None  # paramiko loads the certificate with the key; it is an offer of its own
-        )
+        # Paramiko loads the certificate with the key, but it is offered separately.
+        key.public_blob = None
         return key
 
 

@@ -23,9 +23,7 @@ UNKNOWN = "[unknown]"
 KERNEL_MARK = "_[k]"  # suffix of kernel functions, as in stackcollapse-perf.pl
 # Parts that the compiler moved out of a function count as the function: which parts it moves differs between builds.
 _CLONE = re.compile(r"(?: \[clone [^]]*\]|\.(?:constprop|isra|part|cold|lto_priv)(?:\.\d+)*)+$")
-_NUMBER = re.compile(
-    r"(?<=[^\d\s])[-_:#./ ]*\d+$"
-)  # number of a thread among threads of the same kind
+_NUMBER = re.compile(r"(?<=[^\d\s])[-_:#./ ]*\d+$")  # of a thread among threads of the same kind
 _NAMELESS = re.compile(r":-?\d+")  # the id of a thread that ended before perf read its name
 _SYMBOL_VERSION = re.compile(r"@@?[A-Z][\w.]*$")
 
@@ -133,9 +131,8 @@ _EVENT = "cycles"
 _PAGES = 16
 _PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 _SELINUX = "/sys/fs/selinux/enforce"
-_MOST_PARANOID = (
-    2  # highest level at which users may record their own programs; Debian's default is 3
-)
+# The highest level at which users may record their own programs; Debian's default is 3.
+_MOST_PARANOID = 2
 _NOT_FOUND = 127
 _READ_TIMEOUT_S = 300.0
 

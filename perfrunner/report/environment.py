@@ -202,10 +202,8 @@ MAY_DIFFER = (
 FLAG_OF_THE_ALLOCATOR = "-DKV_ALLOCATOR_NAME="
 MAY_BE_ABSENT = ("cargo",)  # only some allocators are built with it
 MOST_SHOWN = 12
-DIGEST, BEGINNING = (
-    re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b"),
-    r"\1",
-)  # twelve digits identify a digest
+DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
+BEGINNING = r"\1"  # twelve digits identify a digest
 
 
 def flatten(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

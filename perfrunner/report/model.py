@@ -86,9 +86,8 @@ class Report:
     notes: tuple[str, ...]
     minor_notes: tuple[str, ...]
     warnings: tuple[str, ...]
-    noise: tuple[
-        NoiseFloor, ...
-    ]  # all metrics of these cases on these hosts; empty if not measured
+    # All metrics of these cases on these hosts; empty if not measured.
+    noise: tuple[NoiseFloor, ...]
     differing: tuple[str, ...]  # facts that differ between variants or trials
     builds: tuple[BuildRecord, ...]
     facts: Mapping[str, Any]

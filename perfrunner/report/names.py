@@ -37,9 +37,8 @@ def main_charts(report: Report) -> tuple[str, ...]:
 
 
 WORDS = re.compile(r"(?<=[^\d\s] )|(?<=\d )(?!\d)")  # `10 000` is not split
-SEAMS = re.compile(
-    r"(?<=[/_,=+-])|(?<=[a-z])(?=[A-Z])"
-)  # where a metric id or a name may be broken
+# Where a metric id or a name may be broken.
+SEAMS = re.compile(r"(?<=[/_,=+-])|(?<=[a-z])(?=[A-Z])")
 
 
 def folded(text: str, width: int) -> str:

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 
 
 SLICES_FILE = "slices.json"
-LONG, SHORT = (
-    1.0,
-    0.1,
-)  # seconds of a bin; short bins are used if there are fewer long ones than FEW
+# Seconds of a bin; short bins are used if there are fewer long ones than FEW.
+LONG, SHORT = 1.0, 0.1
 FEW = 10
 
 

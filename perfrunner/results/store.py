@@ -78,9 +78,8 @@ class ResultStore:
         self._engine = opened.engine
         self._place = opened.place
         self._contents = None if opened.contents is None else Contents(opened.contents)
-        self.shared = (
-            out is not None
-        )  # whether several groups with their own results directories use it
+        # Whether several groups with their own results directories use it.
+        self.shared = out is not None
         self.directory = opened.directory if out is None else out.absolute()
 
     @classmethod

@@ -50,9 +50,8 @@ class Adapter:
     """A server of which nothing is known: it is ready when its port accepts a connection."""
 
     kind: ClassVar[str] = "other"
-    protocols: ClassVar[
-        tuple[str, ...]
-    ] = ()  # of the load, the default first; none: the server is asked
+    # Of the load, the default first; none: the server is asked.
+    protocols: ClassVar[tuple[str, ...]] = ()
     missing: ClassVar[str] = (
         "its version, settings, memory figures and counters of operations are not known:"
         " only figures of the process are reported"

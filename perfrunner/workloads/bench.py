@@ -57,9 +57,8 @@ class Sampling(Protocol):
     def stop(self) -> list[Sample]: ...
 
 
-Step: TypeAlias = Callable[
-    [], Mapping[str, object]
-]  # changes the cluster and returns facts about the change
+# Changes the cluster and returns facts about the change.
+Step: TypeAlias = Callable[[], Mapping[str, object]]
 
 
 @dataclass(frozen=True)

@@ -340,9 +340,8 @@ class Relinks:
             )
             for placement in self.placements
         }
-        shutil.rmtree(
-            artifact.path
-        )  # it is deployed, and in the cache such artifacts would only accumulate
+        # It is deployed, and in the cache such artifacts would only accumulate.
+        shutil.rmtree(artifact.path)
         return replace(base, paths=paths, layout_seed=seed)
 
     def _forget(self) -> None:

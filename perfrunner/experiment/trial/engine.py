@@ -137,9 +137,8 @@ class Engine(ServerProcess):
         return [f"--user={USER}", f"--password-file={credentials.password}", "--bucket=default"]
 
     def group_session(self, credentials: CredentialFiles) -> list[str]:
-        del (
-            credentials
-        )  # the fields of a variant hold user and password: other servers may have none
+        # The fields of a variant hold user and password: other servers may have none.
+        del credentials
         return ["--bucket=default"]
 
     def variant_fields(self, credentials: CredentialFiles) -> list[str]:

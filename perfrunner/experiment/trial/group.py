@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from perfrunner.errors import TrialError
@@ -38,9 +38,6 @@ class GroupBench:
     directory: Path  # for the load process's output before it is split
     round_seed: int
     on_phase: Callable[[str, float | None], None]
-    notes: dict[str, object] = field(
-        default_factory=dict
-    )  # facts that all trials of the group share
 
     def phase(self, name: str, expected_s: float | None = None) -> None:
         for variant in self.variants:
