@@ -60,10 +60,8 @@ class Containers:
             "run", "--rm", "--network", "host", "--runtime", "runc", "--pids-limit", "0",
             "--ulimit", f"nofile={hard(resource.RLIMIT_NOFILE)}", "--ulimit", "nproc=4096:4096",
         ]  # fmt: skip
-        options += [
-            "-e",
-            "PERFRUNNER_SHARE_HOST=1",
-        ]  # with what else is measured here in the meantime
+        # Other tests may measure on this host at the same time.
+        options += ["-e", "PERFRUNNER_SHARE_HOST=1"]
         for mount in mounts:
             options += ["-v", mount]
         options += ["-w", directory] if directory else []

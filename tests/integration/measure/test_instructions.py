@@ -59,9 +59,8 @@ def test_callgrind_counts_the_same_twice(host: Host, engine: CountedEngine) -> N
     assert single is not None
     assert two is not None
     assert 500 < single < 20_000
-    assert (
-        abs(single / two - 1) < 0.002
-    )  # the margin of instructions_per_op (docs/reference/metrics.md)
+    # The margin of instructions_per_op (docs/reference/metrics.md).
+    assert abs(single / two - 1) < 0.002
     for count in counts:
         assert count.per_op == pytest.approx(count.front_end_per_op, rel=0.05)
     assert not host.transport.exists("counted")

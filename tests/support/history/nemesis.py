@@ -23,10 +23,8 @@ from tests.support.history.record import Recorder, Reign, Start, Target
 from tests.support.history.verify import HistoryError, Verifier
 
 CLIENTS = 6
-STOPS, STOP_S = (
-    6,
-    0.03,
-)  # how often the load stops at the end of a round, and how long it lasts in between
+# How often the load stops at the end of a round, and how long it lasts in between.
+STOPS, STOP_S = 6, 0.03
 LOAD_S = (0.2, 0.8)  # of load before a fault, and after it
 
 

@@ -214,9 +214,8 @@ def test_failed_trials_are_listed_and_end_with_3(cli, play):
     play(exit_code=3, failures=["block 2, je: engine killed by signal 11"])
     result = cli("run", "spec.yaml", code=3)
     assert "failed: block 2, je: engine killed by signal 11" in result.stderr
-    assert (
-        "against glibc (6 blocks): as fast" in result.stdout
-    )  # what was measured is reported all the same
+    # What was measured is reported all the same.
+    assert "against glibc (6 blocks): as fast" in result.stdout
 
 
 LATE_IMPORTS = """

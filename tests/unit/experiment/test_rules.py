@@ -51,10 +51,8 @@ def measured(
             measured(errors={"etmpfail": 2, "timeout": 0}),
             ["2 operations failed (limits.errors: 0): etmpfail 2"],
         ),
-        (
-            measured(busy=1.0),
-            [],
-        ),  # the faster the engine, the busier: that would look at the variant
+        # The faster the engine, the busier the client: such a rule would look at the variant.
+        (measured(busy=1.0), []),
         (measured(busy=None), []),
         (measured(check=CrossCheck(100, 100, 0)), []),
     ],

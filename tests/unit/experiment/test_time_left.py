@@ -27,10 +27,8 @@ from tests.support.fakes import PILLOWFIGHT, spec_text, variant
 
 START = datetime(2026, 11, 20, tzinfo=timezone.utc)
 VARIANTS = ("base", *"abc")
-FIXED, VARIANT = (
-    {"pf": 2.0, "ap": 5.0},
-    {"pf": 9.0, "ap": 22.0},
-)  # seconds of a group, and of a variant in it
+# Seconds of a group, and of a variant in it.
+FIXED, VARIANT = {"pf": 2.0, "ap": 5.0}, {"pf": 9.0, "ap": 22.0}
 LINK, RATE, EFFECT = 1.5, 1e6, 1.01
 
 

@@ -185,10 +185,8 @@ def test_metrics_of_programs_are_broken_at_their_seams_on_a_terminal():
 
 
 ARCHIVES = sorted((Path(__file__).parents[3] / "docs" / "experiments" / "data").glob("*.json.gz"))
-MANY_SHAPES = (
-    "flush-persistence-callback",
-    "jemalloc-metadata-thp-matrix",
-)  # programs; many variants
+# Programs; many variants.
+MANY_SHAPES = ("flush-persistence-callback", "jemalloc-metadata-thp-matrix")
 NUMBER = r"[\d,]+(?:\.\d+)?"
 CHANGE = re.compile(
     rf"(?:[+\N{{MINUS SIGN}}]{NUMBER} \S+ \[(?:[+\N{{MINUS SIGN}}]{NUMBER}, [+\N{{MINUS SIGN}}]{NUMBER}|exact)\]"
@@ -236,9 +234,8 @@ def test_twelve_variants_on_a_terminal_have_whole_names(twelve, width, verbose):
     assert "…" not in text
     assert _first_columns(text)[: len(TWELVE)] == list(TWELVE)
     assert len(re.findall(r"[+\N{MINUS SIGN}]\d+\.\d+ %", text)) >= 11
-    assert (
-        len([line for line in text.splitlines() if "86.9k ops/s" in line]) == 1
-    )  # one table of it
+    # One table of it.
+    assert len([line for line in text.splitlines() if "86.9k ops/s" in line]) == 1
 
 
 def _first_columns(text):

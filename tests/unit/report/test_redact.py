@@ -171,9 +171,8 @@ def test_nothing_of_it_is_left(revealing, fmt, tmp_path):
         text = write_html(report, data, page).read_text()
     else:
         text = render(report, fmt, every=True, verbose=True)
-    text = re.sub(
-        r"<script>.*?</script>", "", text, flags=re.DOTALL
-    )  # names of colours, among others
+    # Scripts hold names of colours, among others.
+    text = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     assert left_in(text) == []
     assert "~/specs/quickstart.yaml" in text
     if fmt != "commit":
