@@ -110,23 +110,56 @@ std::string readFile(const std::string& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-int run(int argc, const char* const* argv) {
-    CLI::App app("Asks a running key-value server, or this host.", "kvctl");
-    kv::load::ConnectionFlags flags;
-    kv::load::addConnectionFlags(app, flags);
-    app.require_subcommand(1);
-    app.fallthrough();  // --host and similar flags may also follow the command
+/// The commands, and the values of their options, which the parser writes here.
+struct Commands {
+    explicit Commands(CLI::App& app);
+    Commands(const Commands&) = delete;
+    Commands& operator=(const Commands&) = delete;
 
+    CLI::App* stat = nullptr;
     std::vector<std::string> groups;
-    auto* stat = app.add_subcommand("stat", "print STAT groups as JSON");
+    CLI::App* wait = nullptr;
+    double timeout = 0;
+    CLI::App* sample = nullptr;
+    kv::load::SamplerOptions sampler;
+    CLI::App* reset = nullptr;
+    CLI::App* topology = nullptr;
+
+    CLI::App* states = nullptr;
+    CLI::App* publish = nullptr;
+    std::string config;
+    CLI::App* change = nullptr;
+    CLI::App* discard = nullptr;
+    std::vector<std::uint16_t> vbuckets;
+    std::string state;
+    CLI::App* digest = nullptr;
+
+    CLI::App* clocks = nullptr;
+    std::vector<int> pids;
+    CLI::App* barrier = nullptr;
+    std::size_t parties = 0;
+    std::string listen;
+
+  private:
+    void addQueries(CLI::App& app);
+    void addClusterCommands(CLI::App& app);
+    void addServices(CLI::App& app);
+};
+
+Commands::Commands(CLI::App& app) {
+    addQueries(app);
+    addClusterCommands(app);
+    addServices(app);
+}
+
+void Commands::addQueries(CLI::App& app) {
+    stat = app.add_subcommand("stat", "print STAT groups as JSON");
     stat->add_option("group", groups, "groups; none: the default one (\"\")");
 
-    double timeout = 0;
-    auto* wait = app.add_subcommand("wait-persisted", "wait until everything queued is on disk");
+    wait = app.add_subcommand("wait-persisted", "wait until everything queued is on disk");
     wait->add_option("--timeout", timeout, "seconds")->required()->check(CLI::NonNegativeNumber);
 
-    kv::load::SamplerOptions sampler;
-    auto* sample = app.add_subcommand(
+    sample = app.add_subcommand(
             "sample", "write a JSON line of memory and CPU figures each interval until SIGTERM");
     sample->footer("Without --out it prints one line and ends.");
     sample->add_option("--pid", sampler.pid, "the server's process")
@@ -137,28 +170,14 @@ int run(int argc, const char* const* argv) {
             ->check(CLI::Range(10, 3'600'000));
     sample->add_option("--out", sampler.out, "file to append to");
 
-    auto* reset = app.add_subcommand("reset", "zero the server's counters and timings");
+    reset = app.add_subcommand("reset", "zero the server's counters and timings");
+    topology = app.add_subcommand("topology", "print this host's CPUs and their caches as JSON");
+}
 
-    auto* topology =
-            app.add_subcommand("topology", "print this host's CPUs and their caches as JSON");
-
-    std::string listen;
-    std::vector<int> pids;
-    auto* clocks = app.add_subcommand(
-            "clock-server",
-            "serve the CPU clocks of processes of this host to load clients that know the password "
-            "(--password-file) until SIGTERM; prints the port as JSON");
-    clocks->add_option("--listen", listen, "ADDR[:PORT]")->required();
-    clocks->add_option("--pid", pids, "a process to serve; repeated")
-            ->required()
-            ->expected(1)
-            ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-            ->check(CLI::PositiveNumber);
-
-    std::string config;
-    auto* states = app.add_subcommand(
+void Commands::addClusterCommands(CLI::App& app) {
+    states = app.add_subcommand(
             "set-states", "make each vBucket active, replica or dead, as a cluster config says");
-    auto* publish = app.add_subcommand(
+    publish = app.add_subcommand(
             "set-config",
             "publish a cluster config: clients are served by it, and replicas follow by it");
     for (auto* command : {states, publish}) {
@@ -167,83 +186,98 @@ int run(int argc, const char* const* argv) {
                 ->required()
                 ->check(CLI::ExistingFile);
     }
-    std::string state;
-    std::vector<std::uint16_t> vbuckets;
-    auto* change = app.add_subcommand(
+    change = app.add_subcommand(
             "set-state", "make some vBuckets active, replica, pending or dead; the others stay");
-    change->add_option("--vbuckets", vbuckets, "their numbers: 3,17,20")
-            ->required()
-            ->delimiter(',')
-            ->check(CLI::Range(0, 65535));
-    change->add_option("--state", state)
-            ->required()
-            ->check(CLI::IsMember({"active", "replica", "pending", "dead"}));
-    auto* discard = app.add_subcommand(
+    discard = app.add_subcommand(
             "discard-copies",
             "make replicas forget their copies and fetch them again: for those that keep a copy "
             "because their source has less (STAT replication: copies_kept)");
-    discard->add_option("--vbuckets", vbuckets, "their numbers: 3,17,20")
+    for (auto* command : {change, discard}) {
+        command->add_option("--vbuckets", vbuckets, "their numbers: 3,17,20")
+                ->required()
+                ->delimiter(',')
+                ->check(CLI::Range(0, 65535));
+    }
+    change->add_option("--state", state)
             ->required()
-            ->delimiter(',')
-            ->check(CLI::Range(0, 65535));
-    auto* digest = app.add_subcommand(
-            "digest", "print what every vBucket holds, read by DCP, as one digest each");
+            ->check(CLI::IsMember({"active", "replica", "pending", "dead"}));
+    digest = app.add_subcommand("digest",
+                                "print what every vBucket holds, read by DCP, as one digest each");
+}
 
-    std::size_t parties = 0;
-    auto* barrier = app.add_subcommand(
+void Commands::addServices(CLI::App& app) {
+    clocks = app.add_subcommand(
+            "clock-server",
+            "serve the CPU clocks of processes of this host to load clients that know the password "
+            "(--password-file) until SIGTERM; prints the port as JSON");
+    clocks->add_option("--pid", pids, "a process to serve; repeated")
+            ->required()
+            ->expected(1)
+            ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+            ->check(CLI::PositiveNumber);
+    barrier = app.add_subcommand(
             "barrier",
             "let pillowfight --barrier of this many hosts begin at one instant; prints the port as "
             "JSON, ends when they have begun");
-    barrier->add_option("--listen", listen, "ADDR[:PORT]")->required();
     barrier->add_option("--parties", parties, "load processes")
             ->required()
             ->check(CLI::Range(1, 1000));
+    for (auto* command : {clocks, barrier}) {
+        command->add_option("--listen", listen, "ADDR[:PORT]")->required();
+    }
+}
+
+void runOnServer(const Commands& commands, const kv::load::SessionOptions& session) {
+    auto client = kv::load::openSession(session).client;
+    if (commands.stat->parsed()) {
+        printStat(client, commands.groups);
+    } else if (commands.wait->parsed()) {
+        waitPersisted(client, commands.timeout);
+    } else if (commands.sample->parsed() && commands.sampler.out.empty()) {
+        std::cout << kv::load::takeSample(client, commands.sampler.pid).dump() << '\n';
+    } else if (commands.sample->parsed()) {
+        kv::load::runSampler(client, commands.sampler);
+    } else if (commands.reset->parsed()) {
+        client.stat("reset");
+    } else if (commands.states->parsed()) {
+        kv::load::NodeConfig(readFile(commands.config)).setStates(client);
+    } else if (commands.publish->parsed()) {
+        kv::load::NodeConfig(readFile(commands.config)).publish(client);
+    } else if (commands.change->parsed()) {
+        kv::load::setStates(client, commands.vbuckets, commands.state);
+    } else if (commands.discard->parsed()) {
+        kv::load::discardCopies(client, commands.vbuckets);
+    } else if (commands.digest->parsed()) {
+        std::cout << kv::load::digestVbuckets(std::move(client), session).dump() << std::endl;
+    }
+}
+
+int run(int argc, const char* const* argv) {
+    CLI::App app("Asks a running key-value server, or this host.", "kvctl");
+    kv::load::ConnectionFlags flags;
+    kv::load::addConnectionFlags(app, flags);
+    app.require_subcommand(1);
+    app.fallthrough();  // --host and similar flags may also follow the command
+    Commands commands(app);
 
     const int exit = kv::load::parseFlags(app, argc, argv, [&] {
-        kv::load::finishConnectionFlags(
-                flags, clocks->parsed() ? kv::load::Secret::kNeeded : secretOf(flags.session));
+        kv::load::finishConnectionFlags(flags, commands.clocks->parsed() ? kv::load::Secret::kNeeded
+                                                                         : secretOf(flags.session));
     });
     if (exit >= 0) {
         return exit;
     }
-    if (topology->parsed()) {
-        std::cout << kv::load::hostTopology().dump() << std::endl;
-        return kv::load::kExitOk;
-    }
-    if (sample->parsed() || clocks->parsed() || barrier->parsed()) {
+    if (commands.sample->parsed() || commands.clocks->parsed() || commands.barrier->parsed()) {
         kv::load::ThreadTeam::blockSignals();
     }
-    if (clocks->parsed()) {
-        serveClocks(listen, flags.session.password, pids);
-        return kv::load::kExitOk;
-    }
-    if (barrier->parsed()) {
-        holdBarrier(listen, parties);
-        return kv::load::kExitOk;
-    }
-    auto client = kv::load::openSession(flags.session).client;
-    if (stat->parsed()) {
-        printStat(client, groups);
-    } else if (wait->parsed()) {
-        waitPersisted(client, timeout);
-    } else if (sample->parsed()) {
-        if (sampler.out.empty()) {
-            std::cout << kv::load::takeSample(client, sampler.pid).dump() << '\n';
-        } else {
-            kv::load::runSampler(client, sampler);
-        }
-    } else if (reset->parsed()) {
-        client.stat("reset");
-    } else if (states->parsed()) {
-        kv::load::NodeConfig(readFile(config)).setStates(client);
-    } else if (publish->parsed()) {
-        kv::load::NodeConfig(readFile(config)).publish(client);
-    } else if (change->parsed()) {
-        kv::load::setStates(client, vbuckets, state);
-    } else if (discard->parsed()) {
-        kv::load::discardCopies(client, vbuckets);
-    } else if (digest->parsed()) {
-        std::cout << kv::load::digestVbuckets(std::move(client), flags.session).dump() << std::endl;
+    if (commands.topology->parsed()) {
+        std::cout << kv::load::hostTopology().dump() << std::endl;
+    } else if (commands.clocks->parsed()) {
+        serveClocks(commands.listen, flags.session.password, commands.pids);
+    } else if (commands.barrier->parsed()) {
+        holdBarrier(commands.listen, commands.parties);
+    } else {
+        runOnServer(commands, flags.session);
     }
     return kv::load::kExitOk;
 }
