@@ -115,16 +115,18 @@ def _parts(report: Report, width: int, *, every: bool, verbose: bool) -> Iterabl
         yield Padding(text.append("."), (0, 0, 0, 2))
     for warning in report.warnings:
         yield Padding(Text(f"! {warning}", style="yellow"), (0, 0, 0, 2))
+    rows = report.comparison.rows
     if every or verbose:
         for case in report.comparison.cases:
             yield from _case(report, case, width, every=every)
-        yield Text(LEGEND, style="dim")
     else:
-        yield from _tables(report, _primary_lines(report), width)
-        measured = {row.case for row in report.comparison.rows}
+        if rows:
+            yield from _tables(report, _primary_lines(report), width)
+        measured = {row.case for row in rows}
         for case in (c for c in report.comparison.cases if c not in measured):
             yield Text(f"{case}: no trial that counts", style="bold")
-        yield Text(SHORT, style="dim")
+    if rows:
+        yield Text(LEGEND if every or verbose else SHORT, style="dim")
     yield from terminal_section(report, FOLDED_LABEL if width < ROOMY else width)
     if verbose:
         yield _context(report)

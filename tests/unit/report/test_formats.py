@@ -193,6 +193,10 @@ def test_an_experiment_without_trials_still_reports(make):
     assert report.headline == ("Nothing can be compared: no block holds two variants of any case.",)
     for fmt in ("terminal", "markdown", "commit", "json"):
         assert render(report, fmt)
+    for verbose in (False, True):
+        text = render(report, "terminal", verbose=verbose)
+        assert "higher is better" not in text, "a legend without a table"
+        assert not re.search(r"^metric\b", text, re.MULTILINE), "a table without a row"
 
 
 def test_states_preconditions_and_host_changes_become_warnings(make):
