@@ -10,6 +10,7 @@ from paramiko.message import Message
 from paramiko.pkey import UnknownKeyType
 
 SUFFIX = "-cert-v01@openssh.com"  # of the key type
+RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
 _HOST = 2  # the type of a certificate that is not a user's
 # Fields of a public key after its type.
 _KEY_FIELDS = {

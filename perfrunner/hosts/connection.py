@@ -17,7 +17,7 @@ import paramiko
 from fabric.runners import Remote
 
 from perfrunner.errors import HostError
-from perfrunner.hosts.certificates import SUFFIX
+from perfrunner.hosts.certificates import RSA_SIGNATURES, SUFFIX
 from perfrunner.hosts.hostkeys import KnownHosts
 from perfrunner.hosts.identities import OpenSshLogin, SlowLogin
 from perfrunner.hosts.local import end_group
@@ -36,7 +36,6 @@ _PATIENCE = {
     "TCP_KEEPCNT": 4,
     "TCP_USER_TIMEOUT": 8000,  # ms
 }
-_RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
 
 
 class ProxyFailed(paramiko.SSHException):
@@ -230,7 +229,7 @@ class _Factory:
         name = algorithm.removesuffix(SUFFIX)
         if self._certified and name != algorithm:
             return -1
-        key_type = "ssh-rsa" if name in _RSA_SIGNATURES else name
+        key_type = "ssh-rsa" if name in RSA_SIGNATURES else name
         return self._types.index(key_type) if key_type in self._types else len(self._types)
 
 

@@ -96,7 +96,7 @@ class KnownHosts:
         `certificate` is that of the key, if the server has shown one. One that is not believed has no effect. Under
         `accept-new` the key of an unknown host is added to the first of the user's files.
         """
-        named, key_type = self._host_keys.names[0], _type_of(blob)
+        named, key_type = self._host_keys.names[0], type_of(blob)
         known = [
             [*entries, *self._asked(name, certificate or blob)]
             for name, entries in zip(self._host_keys.names, self._entries, strict=True)
@@ -146,7 +146,7 @@ class KnownHosts:
         tokens = {"%": "%", "H": plain, "I": "ORDER", "K": "NONE", "f": "NONE", "t": "NONE"}
         if public:
             key = base64.b64encode(public).decode()
-            own = {"K": key, "f": fingerprint(_plain(public)), "t": _type_of(public)}
+            own = {"K": key, "f": fingerprint(_plain(public)), "t": type_of(public)}
             tokens |= {"H": name, "I": "HOSTNAME", **own}
         command = [
             re.sub("%(.)", lambda match: tokens[match[1]], word) for word in self._host_keys.command
@@ -186,7 +186,7 @@ def _read(named: str, certificate: bytes) -> HostCertificate | None:
 def _plain(public: bytes) -> bytes:
     from perfrunner.hosts.certificates import SUFFIX, plain_key
 
-    return plain_key(public) if _type_of(public).endswith(SUFFIX) else public
+    return plain_key(public) if type_of(public).endswith(SUFFIX) else public
 
 
 def _is_revoked(file: str, blob: bytes, certificate: bytes, shown: HostCertificate | None) -> bool:
@@ -212,7 +212,7 @@ def _is_revoked(file: str, blob: bytes, certificate: bytes, shown: HostCertifica
         raise HostError(f"{file} (RevokedHostKeys) has a line that is no key", _NO_LIST) from None
     with tempfile.NamedTemporaryFile() as key:
         for public in filter(None, (certificate, blob)):
-            key.write(f"{_type_of(public)} {base64.b64encode(public).decode()}\n".encode())
+            key.write(f"{type_of(public)} {base64.b64encode(public).decode()}\n".encode())
         key.flush()
         done = _run(["ssh-keygen", "-Q", "-f", file, key.name])
     if done.returncode not in (0, 1):
@@ -283,7 +283,8 @@ def _fields(blob: bytes) -> list[bytes]:
     return fields
 
 
-def _type_of(blob: bytes) -> str:
+def type_of(blob: bytes) -> str:
+    """Return the type of a public key or certificate, such as ssh-ed25519."""
     return blob[4 : 4 + int.from_bytes(blob[:4], "big")].decode("ascii", errors="replace")
 
 

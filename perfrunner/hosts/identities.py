@@ -14,23 +14,28 @@ import functools
 import os
 import socket
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import paramiko
 from paramiko.agent import AgentKey, AgentSSH
+from paramiko.auth_handler import AuthHandler
+from paramiko.common import MSG_USERAUTH_PK_OK, cMSG_USERAUTH_REQUEST
 from paramiko.message import Message
 from paramiko.pkey import PublicBlob, UnknownKeyType
 
-from perfrunner.hosts.certificates import plain_key
+from perfrunner.hosts.certificates import RSA_SIGNATURES, SUFFIX, plain_key
+from perfrunner.hosts.hostkeys import type_of
 from perfrunner.hosts.openssh import Identities
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 _AGENT_TIMEOUT_S = 60.0  # a hardware key may wait for a touch
+_SERVICE = "ssh-connection"
 _NO_ANSWER = "Authentication timeout"  # Paramiko's
 _OPENSSH_PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----"
 _OPENSSH_BEGIN, _OPENSSH_END = (
@@ -38,28 +43,83 @@ _OPENSSH_BEGIN, _OPENSSH_END = (
 )  # fmt: skip
 
 
-class NoIdentity(paramiko.AuthenticationException):
-    """There is no key to offer."""
+class LoginRefused(paramiko.AuthenticationException):
+    """No key lets us in. `remedy` says what to do."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason)
+        self.remedy = remedy
 
 
-class NoPublicKeys(paramiko.AuthenticationException):
-    """The configuration excludes public keys."""
-
-
-class LockedIdentity(paramiko.AuthenticationException):
-    """The only keys to offer have a passphrase, and the agent has none of them."""
-
-
-class UnsafeIdentity(paramiko.AuthenticationException):
-    """No key was accepted, and one was not offered because others can read its file."""
-
-
-class UnreadableIdentity(paramiko.AuthenticationException):
-    """The only keys to offer are in files whose format is damaged, or not known here."""
+class _NotSigned(paramiko.SSHException):
+    """The agent refuses to use a key, or the key cannot sign."""
 
 
 class SlowLogin(paramiko.SSHException):
     """The server does not answer the login in time."""
+
+
+_Library: Any = AuthHandler  # whose types lack what a subclass needs
+
+
+class _KeyHandler(_Library):  # type: ignore[misc]
+    """Asks the server for one key, as ssh does: Paramiko signs at once, which may need a person, and in its own thread.
+
+    A key that cannot sign would end the connection there.
+    """
+
+    _request: Message
+    _known = False
+
+    def log_in(self, user: str, key: paramiko.PKey) -> list[str]:
+        """Log in with the key; return what the server wants in addition.
+
+        Raises paramiko.AuthenticationException, or _NotSigned.
+        """
+        if isinstance(key, AgentKey):
+            self._send(user, key, signed=False)
+            try:
+                self.wait_for_response(self.auth_event)
+            except paramiko.AuthenticationException:
+                if not self._known:
+                    raise
+        self._send(user, key, signed=True)
+        further: list[str] = self.wait_for_response(self.auth_event)
+        return further
+
+    def _send(self, user: str, key: paramiko.PKey, *, signed: bool) -> None:
+        kind, public = self._get_key_type_and_bits(key)
+        algorithm = self._finalize_pubkey_algorithm(kind)
+        request = Message()
+        request.add_byte(cMSG_USERAUTH_REQUEST)
+        for text in (user, _SERVICE, "publickey"):
+            request.add_string(text)
+        request.add_boolean(signed)
+        request.add_string(algorithm)
+        request.add_string(public)
+        if signed:
+            session = self._get_session_blob(key, _SERVICE, user, algorithm)
+            try:
+                request.add_string(key.sign_ssh_data(session, algorithm))
+            except (paramiko.SSHException, OSError, EOFError, ValueError) as error:
+                raise _NotSigned(str(error)) from error
+        self._request = request
+        self.username, self.auth_method, self.auth_event = user, "publickey", threading.Event()
+        with self.transport.lock:
+            self._request_auth()
+
+    def _parse_service_accept(self, m: Message) -> None:
+        if m.get_text() == "ssh-userauth":
+            self.transport._send_message(self._request)  # noqa: SLF001
+
+    def _parse_known(self, m: Message) -> None:
+        del m
+        self._known = True
+        self.auth_event.set()
+
+    @property
+    def _client_handler_table(self) -> dict[int, Callable[[Message], None]]:
+        return {**super()._client_handler_table, MSG_USERAUTH_PK_OK: self._parse_known}
 
 
 @dataclass(frozen=True)
@@ -67,6 +127,7 @@ class _Offer:
     """A key to try. `load` returns None if it cannot sign (a passphrase, no private half)."""
 
     name: str
+    type: str
     load: Callable[[], paramiko.PKey | None]
 
 
@@ -93,17 +154,34 @@ class OpenSshLogin:
         try:
             # ssh also asks for this first: some servers let a user in by other means.
             return transport.auth_none(self._user)
-        except paramiko.BadAuthenticationType:
-            pass
+        except paramiko.BadAuthenticationType as error:
+            if "publickey" not in error.allowed_types:
+                methods = ", ".join(error.allowed_types)
+                raise LoginRefused(
+                    f"the server accepts no key, only: {methods}",
+                    "nobody is asked for a password; set PubkeyAuthentication yes in its sshd_config, and look for"
+                    " AuthenticationMethods there",
+                ) from error
+        except paramiko.AuthenticationException as error:
+            if _NO_ANSWER in str(error):
+                raise SlowLogin("no answer to the first request") from error
+            raise
         refused: list[str] = []
+        unsigned: list[str] = []
         wanted: list[str] = []
         with _Agent(self._identities.agent) as agent:
             for offer in self._offers(agent) if self._identities.public_keys else ():
-                key = offer.load()
+                key = offer.load() if self._allows(offer.type) else None
                 if key is None:
                     continue
                 try:
-                    further = transport.auth_publickey(self._user, key)
+                    handler = _KeyHandler(transport)
+                    transport.auth_handler = handler
+                    further = handler.log_in(self._user, key)
+                except _NotSigned:
+                    failed = unsigned if isinstance(key, AgentKey) else self._unreadable
+                    failed.append(offer.name)
+                    continue
                 except paramiko.AuthenticationException as error:
                     if _NO_ANSWER in str(error):
                         raise SlowLogin(f"no answer to the key {offer.name}") from error
@@ -118,20 +196,58 @@ class OpenSshLogin:
                     break
         if wanted:
             missing = "a further key" if "publickey" in wanted else "which needs a person"
-            raise paramiko.AuthenticationException(
-                f"the server also wants {' and '.join(wanted)}, {missing}"
+            raise LoginRefused(
+                f"the server also wants {' and '.join(wanted)}, {missing}",
+                "look at AuthenticationMethods in its sshd_config",
             )
+        if unsigned:
+            names = ", ".join(unsigned)
+            raise LoginRefused(
+                f"the agent does not sign with the key {names}, which the host would accept",
+                "unlock the agent, or answer its question or touch the hardware key in time; ssh-add -T KEY.pub tries a"
+                " key",
+            )
+        if refused and not transport.is_active():
+            raise LoginRefused(
+                f"the server closed the connection after {len(refused)} keys: {', '.join(refused)}",
+                "a server counts each key against MaxAuthTries; name the right one: `key` in the cluster file, or"
+                " IdentityFile and IdentitiesOnly yes in ssh_config",
+            )
+        raise self._reason(refused)
+
+    def _reason(self, refused: list[str]) -> LoginRefused:
+        """Return why no key lets us in."""
         if not self._identities.public_keys:
-            raise NoPublicKeys("no public keys")
+            return LoginRefused(
+                "ssh_config excludes public keys, and nobody is asked for a password",
+                "look at PubkeyAuthentication and PreferredAuthentications in ssh_config",
+            )
         if self._unsafe:
-            raise UnsafeIdentity(" ".join(dict.fromkeys(self._unsafe)))
+            names = " ".join(dict.fromkeys(self._unsafe))
+            text = f"ssh ignores the private key, because others can read it: {names}"
+            return LoginRefused(text, f"chmod 600 {names}")
         if refused:
-            raise paramiko.AuthenticationException(f"offered {', '.join(refused)}")
+            return LoginRefused(
+                f"the host refused our key: offered {', '.join(refused)}",
+                "check `user` and `key` in the cluster file, and authorized_keys on the host",
+            )
         if self._unreadable:
-            raise UnreadableIdentity(" ".join(dict.fromkeys(self._unreadable)))
+            names = " ".join(dict.fromkeys(self._unreadable))
+            return LoginRefused(
+                f"the private key cannot be read: {names}",
+                f"ssh-keygen -y -f {names} says why. An OpenSSH key needs Unix line ends, also on its last line,"
+                r" and no byte order mark: sed -i -e '1s/^\xEF\xBB\xBF//' -e 's/\r$//' -e '$a\' "
+                f"{names}",
+            )
         if self._locked:
-            raise LockedIdentity(", ".join(dict.fromkeys(self._locked)))
-        raise NoIdentity("no key")
+            names = ", ".join(dict.fromkeys(self._locked))
+            return LoginRefused(
+                f"the private key has a passphrase: {names}", "add the key to an agent with ssh-add"
+            )
+        return LoginRefused(
+            "there is no SSH key to offer, neither in an agent nor in a key file",
+            "set `key` in the cluster file, or add a key to an agent with ssh-add",
+        )
 
     def _offers(self, agent: _Agent) -> Iterator[_Offer]:
         files = [file for name in self._identities.files if (file := _public(Path(name)))]
@@ -141,18 +257,28 @@ class OpenSshLogin:
                 yield self._certified(name, files, agent)
         for key in agent.keys:
             if key.blob in named:
-                yield _Offer(f"{key.comment or key.name} (agent)", _constant(key))
+                yield _Offer(f"{key.comment or key.name} (agent)", key.name, _constant(key))
         if not self._identities.only:
             for key in agent.keys:
                 if key.blob not in named:
-                    yield _Offer(f"{key.comment or key.name} (agent)", _constant(key))
+                    yield _Offer(f"{key.comment or key.name} (agent)", key.name, _constant(key))
         for file in files:
             if agent.find(file.blob) is None:
-                yield _Offer(str(file.path), functools.partial(self._private, file))
+                load = functools.partial(self._private, file)
+                yield _Offer(str(file.path), type_of(file.blob), load)
             certificate = Path(f"{file.path}-cert.pub")
             if not self._identities.certificates and certificate.is_file():
                 with contextlib.suppress(OSError, ValueError):
                     yield self._certified(str(certificate), files, agent)
+
+    def _allows(self, key_type: str) -> bool:
+        """Return whether PubkeyAcceptedAlgorithms has the type of a key, or for RSA one of its signatures."""
+        suffix = SUFFIX if key_type.endswith(SUFFIX) else ""
+        names = [key_type]
+        if key_type.removesuffix(suffix) == "ssh-rsa":
+            names += [f"{name}{suffix}" for name in RSA_SIGNATURES]
+        allowed = self._identities.algorithms
+        return not allowed or any(name in allowed for name in names)
 
     def _certified(self, name: str, files: list[_File], agent: _Agent) -> _Offer:
         """Return the offer of a certificate. Its key is the agent's, or one of `files`."""
@@ -171,7 +297,7 @@ class OpenSshLogin:
                 key.public_blob = certificate
             return key
 
-        return _Offer(name, load)
+        return _Offer(name, certificate.key_type, load)
 
     def _private(self, file: _File) -> paramiko.PKey | None:
         if _is_unsafe(file.path):

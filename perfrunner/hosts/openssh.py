@@ -92,6 +92,7 @@ class Identities:
 
     files: private (or public) key files, in order. certificates: certificate files. agent: socket of the agent, or
     None. only: of the agent's keys, offer those of `files` alone. public_keys: False if ssh_config excludes them.
+    algorithms: those that PubkeyAcceptedAlgorithms allows; empty for all.
     """
 
     files: tuple[str, ...]
@@ -99,6 +100,7 @@ class Identities:
     agent: str | None
     only: bool
     public_keys: bool = True
+    algorithms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -320,6 +322,7 @@ def _identities(destination: Destination, settings: _Settings) -> Identities:
         only=settings.first("identitiesonly") == "yes",
         public_keys=settings.first("pubkeyauthentication") not in ("no", "false")
         and (not methods or "publickey" in methods.split(",")),
+        algorithms=tuple(filter(None, settings.first("pubkeyacceptedalgorithms").split(","))),
     )
 
 

@@ -150,14 +150,7 @@ class SshTransport(ShellTransport):
         import paramiko
 
         from perfrunner.hosts.connection import LOGIN_TIMEOUT_S, ProxyFailed
-        from perfrunner.hosts.identities import (
-            LockedIdentity,
-            NoIdentity,
-            NoPublicKeys,
-            SlowLogin,
-            UnreadableIdentity,
-            UnsafeIdentity,
-        )
+        from perfrunner.hosts.identities import LoginRefused, SlowLogin
 
         text = str(error) or type(error).__name__
         if text == "No existing session":  # how Paramiko puts it
@@ -175,40 +168,10 @@ class SshTransport(ShellTransport):
                 hint="name servers, user directories (LDAP) or PAM modules of the host may be slow; see how long this"
                 f" takes: {by_hand}",
             ) from error
-        if isinstance(error, LockedIdentity):
-            raise HostError(
-                f"{self.peer}: the private key has a passphrase: {text}",
-                hint="add the key to an agent with ssh-add",
-            ) from error
-        if isinstance(error, UnsafeIdentity):
-            raise HostError(
-                f"{self.peer}: ssh ignores the private key, because others can read it: {text}",
-                hint=f"chmod 600 {text}",
-            ) from error
-        if isinstance(error, UnreadableIdentity):
-            raise HostError(
-                f"{self.peer}: the private key cannot be read: {text}",
-                hint=f"ssh-keygen -y -f {text} says why. An OpenSSH key needs Unix line ends, also on its last line,"
-                r" and no byte order mark: sed -i -e '1s/^\xEF\xBB\xBF//' -e 's/\r$//' -e '$a\' "
-                f"{text}",
-            ) from error
-        if isinstance(error, NoPublicKeys):
-            raise HostError(
-                f"{self.peer}: ssh_config excludes public keys, and nobody is asked for a password",
-                hint="look at PubkeyAuthentication and PreferredAuthentications in ssh_config",
-            ) from error
-        if isinstance(error, NoIdentity):
-            raise HostError(
-                f"{self.peer}: there is no SSH key to offer, neither in an agent nor in a key file",
-                hint="set `key` in the cluster file, or add a key to an agent with ssh-add",
-            ) from error
+        if isinstance(error, LoginRefused):
+            raise HostError(f"{self.peer}: {text}", error.remedy) from error
         if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
             raise HostError(f"{self.peer}: cannot connect: {text}", _ALGORITHMS_HINT) from error
-        if isinstance(error, paramiko.AuthenticationException):
-            raise HostError(
-                f"{self.peer}: the host refused our key: {text}",
-                hint="check `user` and `key` in the cluster file, and authorized_keys on the host",
-            ) from error
         raise HostError(f"{self.peer}: cannot connect: {text}", hint=_LINK_HINT) from error
 
     # --- commands ---
