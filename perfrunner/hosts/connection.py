@@ -246,8 +246,10 @@ def responsive_socket(route: Route) -> socket.socket:
     All addresses of the host are tried, in the system's order, each for the whole time.
     """
     failure: OSError | None = None
+    # As bytes: Python refuses some names before the system is asked, and not by an OSError.
+    name = route.host.encode("utf-8", "surrogateescape")
     for family, kind, protocol, _, address in socket.getaddrinfo(
-        route.host, route.port, route.family, socket.SOCK_STREAM
+        name, route.port, route.family, socket.SOCK_STREAM
     ):
         with contextlib.ExitStack() as stack:
             sock = stack.enter_context(socket.socket(family, kind, protocol))

@@ -23,6 +23,7 @@ from sshd import Sshd, harmed_in_a_command, known_hosts_line, make_key, raised_s
 
 from perfrunner.errors import HostError
 from perfrunner.hosts import Host, LinkLost, connection, open_host, ssh
+from perfrunner.spec.cluster import HostSpec
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -47,6 +48,14 @@ class TestCannotConnect:
             with pytest.raises(HostError, match=r"cannot connect: .*refused") as caught:
                 open_host(spec, "ssh", name="node")
         assert "the host is up" in (caught.value.hint or "")
+
+    @pytest.mark.parametrize("name", ["two..dots", ".dot", f"{'long' * 20}.example"])
+    def test_a_name_that_cannot_be_one_of_a_host(self, tmp_path: Path, name: str) -> None:
+        """Python's IDNA refuses these before the name server does. ssh gives names to the system as they are."""
+        (tmp_path / "config").write_text(f"Host node\nHostName {name}\n")
+        spec = HostSpec(address="node", ssh_config=str(tmp_path / "config"))
+        with pytest.raises(HostError, match="cannot connect"):
+            open_host(spec, "ssh")
 
     def test_a_silent_listener_is_given_up(self, sshd: Sshd, tmp_path: Path) -> None:
         (tmp_path / "config").write_text("ConnectTimeout 2\n")
