@@ -73,23 +73,25 @@ def lock_host(
     path = f"{transport.work_dir}/{LOCK_FILE}"
     who = f"run {run_id or 'unnamed'} of {_user()}@{socket.gethostname()}"
     holder = f"{who} (pid {os.getpid()}, since {time.strftime('%Y-%m-%d %H:%M:%S %Z')})"
-    if isinstance(transport, LocalTransport):
-        return _LocalLock(transport, Path(path), holder, machine=machine)
     try:
+        if isinstance(transport, LocalTransport):
+            return _LocalLock(transport, Path(path), holder, machine=machine)
         return _SshLock(transport, path, holder, machine=machine)
     except HostInUse as error:
-        if not (run_id and _is_past(error.holder, who, again=again)):
+        match = _HOLDER.fullmatch(error.holder)
+        if match is None or match["run"] != who:
+            raise
+        pid = int(match["pid"])
+        if pid == os.getpid() and not again:
+            raise HostError(
+                f"{transport.name} is the same machine and work directory as another host of the cluster",
+                "give one of them another work_dir in the cluster file, or use one host in both roles",
+            ) from error
+        # An earlier connection of this run, or a process that has died, may be left there.
+        is_past = pid == os.getpid() or not _lives(pid)
+        if not run_id or not is_past or isinstance(transport, LocalTransport):
             raise
         return _SshLock(transport, path, holder, machine=machine, past=error.holder)
-
-
-def _is_past(holder: str, who: str, *, again: bool) -> bool:
-    """Tell whether the holder of a lock is an earlier connection of this run or of a process that has died."""
-    match = _HOLDER.fullmatch(holder)
-    if match is None or match["run"] != who:
-        return False
-    pid = int(match["pid"])
-    return again if pid == os.getpid() else not _lives(pid)
 
 
 def _lives(pid: int) -> bool:

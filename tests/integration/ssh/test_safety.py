@@ -210,3 +210,13 @@ def test_the_doctor_of_two_hosts_that_are_one_machine(
     )
     free = {f.place: f.grade for f in examine(cluster, None) if f.subject == "free"}
     assert free == {"one": "ok", "two": "ok"}
+
+
+def test_two_hosts_that_are_one_directory_are_named(opening, tmp_path: Path) -> None:
+    """Waiting for the end of the other run would be waiting for oneself."""
+    with opening(tmp_path / "work", "run") as one, opening(tmp_path / "work", "run") as two:
+        one.lock()
+        with pytest.raises(HostError, match="same machine and work directory") as messages:
+            two.lock(machine=False)
+        assert not isinstance(messages.value, HostInUse)
+        assert "work_dir" in (messages.value.hint or "")
