@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from perfrunner.hosts import scripts
 from perfrunner.hosts.process import BASE_ENVIRONMENT
-from perfrunner.spec.units import cpu_numbers
+from perfrunner.spec.units import cpu_list, cpu_numbers
 
 if TYPE_CHECKING:
     from perfrunner.hosts.shell import ShellTransport
@@ -183,7 +183,11 @@ def _cpu_facts(shown: dict[str, str]) -> Facts:
     if "online" in shown:
         facts["cpus"] = len(cpu_numbers(shown["online"]))
     if "affinity" in shown:
-        facts["cpus_allowed"] = shown["affinity"].split()[-1]
+        allowed = facts["cpus_allowed"] = shown["affinity"].split()[-1]
+        # The kernel also allows CPUs that are offline.
+        online = set(cpu_numbers(shown.get("online", allowed)))
+        if both := online.intersection(cpu_numbers(allowed)):
+            facts["cpus_allowed"] = cpu_list(both)
     if "governor" in shown:
         facts["governor"] = " ".join(shown["governor"].split())
     if "turbo_off" in shown:

@@ -220,6 +220,25 @@ def test_the_limits_of_a_container_are_found(
     assert usable_memory(facts) == limit
 
 
+@pytest.mark.parametrize(
+    ("online", "affinity", "allowed", "usable"),
+    [
+        ("0-3", "0-127", "0-3", 4),  # a virtual machine with room for more CPUs
+        ("0,2,4,6", "0-7", "0,2,4,6", 4),  # SMT is off
+        ("0-3", "2-5", "2-3", 2),  # a CPU set that lost some
+        ("1-3", "0-3", "1-3", 3),
+        ("", "0-7", "0-7", 8),  # no /sys
+    ],
+)
+def test_cpus_that_are_offline_are_not_available(
+    online: str, affinity: str, allowed: str, usable: int
+) -> None:
+    """The kernel lists all CPUs that may ever come as allowed."""
+    facts = parse_facts(printed(online=online, affinity=f"Cpus_allowed_list:\t{affinity}"))
+    assert facts["cpus_allowed"] == allowed
+    assert usable_cpus(facts) == usable
+
+
 def test_what_may_be_used_is_the_least_of_all_limits() -> None:
     assert usable_cpus({"cpus": 8, "cpus_allowed": "0-3", "cgroup_cpu_max": "150000 100000"}) == 1.5
     assert usable_cpus({"cpus": 8, "cpus_allowed": "0-3", "cgroup_cpu_max": "max 100000"}) == 4
