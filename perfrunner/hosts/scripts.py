@@ -4,7 +4,7 @@ Each program is run by `sh -c`, with its parameters as arguments and never paste
 before it is sent. A line `# after: FILE` prepends another file. scripts/lint checks the programs with shellcheck.
 
 Exit statuses defined by the programs: 70 did not start, 73 a log cannot be opened, 74 files cannot be written or
-arrived damaged, 75 in use, 76 refused, 77 the machine is in use.
+arrived damaged, 75 in use, 76 refused, 77 the machine is in use, 78 programs are missing.
 
 Over SSH, sshd gives a command line to the login shell: a Bourne shell, csh, tcsh, fish. The line that is sent means
 the same to all of them: `exec /usr/bin/env -i … /bin/sh -c '…' sh WORDS`, without a newline, backslash, quote or
@@ -23,7 +23,7 @@ from importlib.resources import files
 
 from perfrunner.hosts.process import BASE_ENVIRONMENT
 
-NOT_UP, NO_LOG, BAD_FILE, IN_USE, REFUSED, MACHINE_IN_USE = 70, 73, 74, 75, 76, 77
+NOT_UP, NO_LOG, BAD_FILE, IN_USE, REFUSED, MACHINE_IN_USE, NO_PROGRAMS = 70, 73, 74, 75, 76, 77, 78
 # Bytes that get-file.sh sends before the file's own: sha256 and size.
 GET_FILE_HEADER = 64 + 1 + 14 + 1
 _AFTER = "# after: "

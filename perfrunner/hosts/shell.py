@@ -135,6 +135,11 @@ class ShellTransport(ABC):
         """Create the work directory and resolve its real path. Must be called once, before anything else."""
         raw = self._script(scripts.OPEN_WORK_DIR, directory, check=False)
         lines = raw.stdout.decode("utf-8", "surrogateescape").splitlines()
+        if raw.exit == scripts.NO_PROGRAMS:
+            raise HostError(
+                f"{self._name}: the host is without these programs:{lines[-1]}",
+                "install them there: the packages bash, coreutils, findutils, grep, sed, tar and util-linux",
+            )
         if raw.exit != 0 or not lines:
             reason = raw.stderr.decode(errors="replace").strip() or "it is not writable"
             hint = "set another work_dir for the host in the cluster file, or free some disk space"
@@ -407,7 +412,8 @@ def _reason(raw: Raw) -> str:
 
 
 def _hint(reason: str) -> str | None:
-    return "free some disk space on the host" if "No space left" in reason else None
+    is_full = "No space left" in reason or "quota exceeded" in reason
+    return "free some disk space on the host" if is_full else None
 
 
 def _still_running(name: str, registry: bytes) -> str:

@@ -2,6 +2,11 @@
 # A tilde is compared, not expanded; two words are wanted of stat.
 # $1 work directory; `~` is the user's home, `%u` the number of the user. Prints the real path. It must be the user's
 # own: what another may write to, or put a link in the place of, could make us end or remove what is not ours.
+missing=
+for program in bash find findmnt flock grep sed setsid sha256sum split stat tar timeout; do
+  command -v "$program" >/dev/null || missing="$missing $program"
+done
+[ -z "$missing" ] || { echo "$missing"; exit 78; }
 refuse() { echo "$1" >&2; exit 76; }
 case "$1" in "~/"*) dir="$HOME/${1#??}" ;; *) dir=$1 ;; esac
 case "$dir" in *%u*) dir="${dir%%\%u*}$(id -u)${dir#*%u}" ;; esac
@@ -16,4 +21,4 @@ parent=$(cd -- "$(dirname -- "$dir")" && pwd -P) || exit 74
 set -- $(stat -c '%u %a' .)
 [ "$1" = "$(id -u)" ] || refuse "it belongs to another user (number $1)"
 case "$2" in *[2367][0-7] | *[2367]) refuse "others may write to it (mode $2); chmod go-w it" ;; esac
-mkdir -p -- process registry artifacts && pwd -P && [ -w . ]
+mkdir -p -- registry artifacts && pwd -P && [ -w . ]

@@ -20,6 +20,7 @@ from perfrunner.hosts import (
     CommandTimeout,
     Host,
     open_host,
+    scripts,
     shell,
 )
 from perfrunner.hosts.process import BASE_ENVIRONMENT
@@ -185,6 +186,11 @@ class TestFiles:
             host.transport._script("cat >/dev/full", source=iter([b"x" * 100]))
         assert caught.value.hint == "free some disk space on the host"
 
+    def test_a_quota_that_is_used_up_is_a_full_disk(self, host: Host) -> None:
+        with pytest.raises(HostError, match="quota exceeded") as caught:
+            host.transport._script("echo 'sh: write error: Disk quota exceeded' >&2; exit 74")
+        assert caught.value.hint == "free some disk space on the host"
+
     def test_an_absent_file_is_an_error_and_leaves_nothing(
         self, host: Host, tmp_path: Path
     ) -> None:
@@ -334,6 +340,23 @@ def test_facts(host: Host) -> None:
         r"^microcode\s*: (\S+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE
     ):
         assert facts["microcode"] == results[1]
+
+
+def test_a_host_without_the_programs_of_a_base_system(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some images have no tar: that is known before anything is built."""
+    few = tmp_path / "bin"
+    few.mkdir()
+    for program in Path("/usr/bin").iterdir():
+        if program.name not in ("tar", "findmnt"):
+            (few / program.name).symlink_to(program)
+    opened = scripts.OPEN_WORK_DIR
+    monkeypatch.setattr(scripts, "OPEN_WORK_DIR", f"PATH={few}\n{opened}", raising=False)
+    with pytest.raises(HostError, match="without these programs: findmnt tar") as caught:
+        host.transport.open_work_dir(f"{tmp_path}/another")
+    assert "util-linux" in (caught.value.hint or "")
+    assert not (tmp_path / "another").exists()
 
 
 def test_a_work_dir_that_cannot_be_made(sshd, tmp_path: Path) -> None:
