@@ -25,6 +25,11 @@ NO_LIMIT = 2**62  # cgroups v1 express "no memory limit" by a number near 2**63
 # The numbers of `df -P`, between two names that may contain blanks and line breaks.
 _DF = re.compile(r"\s(?P<total>\d+)\s+\d+\s+(?P<free>\d+)\s+(\d+%|-)\s")
 
+# Soft limits of /proc/PID/limits that an engine may meet; a word in place of the number is no limit.
+_LIMITS = re.compile(
+    r"^Max (cpu time|file size|data size|processes|address space) +([0-9]+)", re.MULTILINE
+)
+
 NETWORK_FILE_SYSTEMS = {
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs",
     "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.rclone", "fuse.s3fs",
@@ -112,6 +117,10 @@ def parse_facts(text: str) -> Facts:
         facts["cgroup"] = shown["cgroup"].splitlines()[-1]
     if "open_files" in shown:
         facts["open_files_limit"] = shown["open_files"]
+    if "limits" in shown:
+        facts["process_limits"] = {
+            name: int(limit) for name, limit in _LIMITS.findall(shown["limits"])
+        }
     if (disk := _DF.search(shown.get("disk", ""))) is not None:
         facts["disk_free_bytes"] = int(disk["free"]) * 1024
     facts.update(_mount_facts(shown))

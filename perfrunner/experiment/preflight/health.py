@@ -33,6 +33,7 @@ LEAST_INODES = 1000
 LITTLE_MEMORY_BYTES = 2 * 2**30
 USUAL_PAGE_BYTES = 4096
 LEAST_OPEN_FILES = 1024
+LEAST_PROCESSES = 1024  # threads count, those of all processes of the user
 STEADY_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 
 _PLATFORM_REMEDY = "set build_host in the cluster file to this host or a similar one"
@@ -277,6 +278,26 @@ def _open_files(facts: Facts) -> Judgement | None:
     return _warn_if(few, f"{limit} open files at most", "ulimit -n 65536")
 
 
+def _process_limits(facts: Facts) -> Judgement | None:
+    limits = facts.get("process_limits")
+    if not isinstance(limits, Mapping):
+        return None
+    shown = []
+    for name, limit in limits.items():
+        if name == "processes":
+            shown += [f"{name} {limit}"] if limit < LEAST_PROCESSES else []
+        else:
+            shown.append(
+                f"{name} {limit} s" if name == "cpu time" else f"{name} {limit / 1e9:.2g} GB"
+            )
+    return _warn_if(
+        bool(shown),
+        f"the programs of a run are limited: {', '.join(shown)}",
+        "raise these limits: ulimit, /etc/security/limits.conf, or LimitAS= and others of systemd",
+        "no limits of CPU time, file size and address space",
+    )
+
+
 def _cpu_quota(facts: Facts) -> Judgement | None:
     cpus, usable, quota = facts.get("cpus"), usable_cpus(facts), facts.get("cgroup_cpu_max")
     if not isinstance(cpus, int) or not isinstance(quota, str) or usable is None:
@@ -353,4 +374,5 @@ CHECKS: Mapping[str, Callable[[Facts], Judgement | None]] = {
     "work directory": _work_dir,
     "disk": _disk,
     "open files": _open_files,
+    "process limits": _process_limits,
 }

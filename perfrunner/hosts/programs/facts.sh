@@ -64,6 +64,7 @@ show bits getconf LONG_BIT
 show page getconf PAGESIZE
 show ipv6 sh -c 'if [ -s /proc/net/if_inet6 ]; then echo yes; else echo no; fi'
 show open_files sh -c 'ulimit -n'
+show limits cat /proc/self/limits
 show disk df -Pk -- "$1"
 show inodes df -Pi -- "$1"
 show mount findmnt -n -r -f -o FSTYPE,OPTIONS -T "$1"

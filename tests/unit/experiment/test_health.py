@@ -29,6 +29,7 @@ WELL = {
     "work_dir_filesystem": "ext4",
     "work_dir_options": "rw,relatime",
     "open_files_limit": "unlimited",
+    "process_limits": {"processes": 98611},
 }
 
 
@@ -48,6 +49,18 @@ def test_a_well_kept_host_passes_every_check() -> None:
         ("governor", {"governor": "powersave"}, "warning", "powersave"),
         ("turbo", {"turbo": True}, "warning", "turbo is on"),
         ("load", {"load_average": 2.5}, "warning", "2.5 on 4 CPUs"),
+        (
+            "process limits",
+            {"process_limits": {"processes": 300}},
+            "warning",
+            "limited: processes 300",
+        ),
+        (
+            "process limits",
+            {"process_limits": {"cpu time": 60, "address space": 2 << 30}},
+            "warning",
+            "limited: cpu time 60 s, address space 2.1 GB",
+        ),
         ("pinning", {"cpus_allowed": "0,2"}, "warning", "only 2 of 4"),
         (
             "CPU quota",

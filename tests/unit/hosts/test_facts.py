@@ -220,6 +220,21 @@ def test_the_limits_of_a_container_are_found(
     assert usable_memory(facts) == limit
 
 
+def test_limits_of_a_process() -> None:
+    text = """Limit                     Soft Limit           Hard Limit           Units
+Max cpu time              60                   unlimited            seconds
+Max file size             unlimited            unlimited            bytes
+Max data size             unlimited            unlimited            bytes
+Max stack size            8388608              unlimited            bytes
+Max processes             300                  98611                processes
+Max open files            20000                20000                files
+Max address space         307200000            307200000            bytes
+"""
+    limits = parse_facts(printed(limits=text))["process_limits"]
+    assert limits == {"cpu time": 60, "processes": 300, "address space": 307200000}
+    assert "process_limits" not in parse_facts(printed(limits=""))
+
+
 @pytest.mark.parametrize(
     ("online", "affinity", "allowed", "usable"),
     [
