@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 MAX_CHANNELS = 8  # a stock sshd refuses the 11th
 CHANNEL_WAIT_S = 60.0
 CHANNEL_TIMEOUT_S = 5.0
-NO_STATUS = 255  # the wrapper itself was killed; ssh(1) returns the same status
 _ASK_S = 1.0  # how often a waiting command checks that the host's sshd still answers
 _STATUS_WAIT_S = 10.0  # after the end of output
 _NO_ANSWER = "its SSH server does not answer"
@@ -345,9 +344,13 @@ class SshTransport(ShellTransport):
         channel.status_event.wait(_STATUS_WAIT_S)
         if channel.exit_status != -1:
             return channel.exit_status
-        if channel.get_transport().is_active():
-            return NO_STATUS
-        raise self._lost(None)
+        if not channel.get_transport().is_active():
+            raise self._lost(None)
+        raise HostError(
+            f"{self.peer}: a command's session ended without a status: sshd closed it, or its shell was killed",
+            "raise ChannelTimeout in the host's sshd_config, by which sshd closes idle sessions; its kernel log names"
+            " what the OOM killer ended",
+        )
 
     def _lost(self, error: Exception | None) -> LinkLost:
         # Paramiko may take the dead transport for a live one a little longer. Closing it makes the next command

@@ -250,7 +250,7 @@ def _clear(host: Host, run_dir: str) -> None:
 
 REGAIN_PATIENCE_S = 600.0  # long enough for a host to restart
 TRIES = 3
-LOCK_LOST = "the run's lock on a host was lost with the connection"
+LOCK_LOST = "the run's lock on a host was lost with its connection, or sshd closed its session (ChannelTimeout)"
 Done = TypeVar("Done")
 
 

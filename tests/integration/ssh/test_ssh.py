@@ -186,6 +186,16 @@ class TestCannotConnect:
         assert again == connection
 
 
+def test_a_session_that_sshd_closes_is_named(tmp_path: Path) -> None:
+    with (
+        raised_sshd(tmp_path / "sshd", ChannelTimeout="session:*=1s") as impatient,
+        open_host(impatient.host_spec(tmp_path / "work"), "ssh") as host,
+        pytest.raises(HostError, match="ended without a status") as raised,
+    ):
+        host.transport.run(["sleep", "600"], timeout=600)
+    assert "ChannelTimeout" in (raised.value.hint or "")
+
+
 class TestBrokenLink:
     def test_during_a_command(self, sshd: Sshd, ssh_host: Host) -> None:
         error = harmed_in_a_command(ssh_host, sshd.cut)
