@@ -143,9 +143,6 @@ class ShellTransport(ABC):
         if raw.exit != 0 or not lines:
             reason = raw.stderr.decode(errors="replace").strip() or "it is not writable"
             hint = "set another work_dir for the host in the cluster file, or free some disk space"
-            if raw.exit >= 128:  # by a signal, which is TIED's at the end of standard input
-                reason = "the command was ended: its standard input is closed"
-                hint = "look at the start files of the login shell on the host: they redirect it"
             raise HostError(
                 f"{self._name}: cannot use the work directory {directory}: {reason}", hint
             )

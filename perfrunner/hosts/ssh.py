@@ -39,7 +39,7 @@ _TURNED_AWAY_S = 2.0
 _GONE_S = 5.0  # after a time-out, further connections fail at once for so long: a clean-up makes many of them
 _CONNECT_TRIES = 4  # a stock sshd drops some of more than ten simultaneous new connections
 _LONGEST_OUTPUT = 500  # characters of what a login shell wrote
-SHELL_WAIT_S = 30.0  # until the login shell has started the first command
+SHELL_WAIT_S = 30.0  # until the login shell has run the first command
 _SHELL_HINT = (
     "look at the user's shell in /etc/passwd and at its start files on the host: without a terminal they must not"
     " wait, start another program or redirect output; sshd must not force a command (ForceCommand, or command= in"
@@ -184,6 +184,8 @@ class SshTransport(ShellTransport):
         sink: Sink | None = None,
     ) -> Raw:
         out, err = OutputBuffer(self.peer), OutputBuffer(self.peer)
+        if self._work_dir is None:
+            timeout = min(timeout, SHELL_WAIT_S)
         deadline = time.monotonic() + timeout
         with self.channel(argv, fed=source is not None) as command:
             channel = command.channel
@@ -196,6 +198,9 @@ class SshTransport(ShellTransport):
                 if mine[0].seen:
                     self._feed(channel, source, deadline)
             if not self._drain(channel, deadline, *mine):
+                if channel.exit_status_ready():
+                    text = f"{self.peer}: {argv[0]} has ended, and its output stays open"
+                    raise HostError(text, _SHELL_HINT)
                 raise CommandTimeout(f"{self.peer}: {argv[0]} did not end within {timeout:g} s")
             status = self._exit_status(channel)
             self._refuse_silent_shell(mine, status)
@@ -224,8 +229,7 @@ class SshTransport(ShellTransport):
         self, channel: paramiko.Channel, deadline: float, out: AfterMark, err: AfterMark
     ) -> None:
         """Wait until the login shell starts the first command on the host, or ends. Raises HostError if it does not."""
-        patience = min(deadline, time.monotonic() + SHELL_WAIT_S)
-        if not self._drain(channel, patience, out, err, enough=lambda: out.seen):
+        if not self._drain(channel, deadline, out, err, enough=lambda: out.seen):
             text = f"does not start a command within {SHELL_WAIT_S:g} s: {_text_of(out, err)}"
             raise HostError(f"{self.peer}: the login shell {text}", _SHELL_HINT)
 
@@ -346,6 +350,10 @@ class SshTransport(ShellTransport):
             return channel.exit_status
         if not channel.get_transport().is_active():
             raise self._lost(None)
+        if self._work_dir is None:  # TIED ends the first command at the end of its standard input
+            raise HostError(
+                f"{self.peer}: the command was ended: its standard input is closed", _SHELL_HINT
+            )
         raise HostError(
             f"{self.peer}: a command's session ended without a status: sshd closed it, or its shell was killed",
             "raise ChannelTimeout in the host's sshd_config, by which sshd closes idle sessions; its kernel log names"

@@ -147,6 +147,7 @@ def test_start_files_that_end_the_shell_are_named(tmp_path: Path) -> None:
         ("kill -STOP $$", "does not start a command within 2 s"),
         ("exec 2>&1", "standard error does not arrive"),
         ("exec </dev/null", "standard input is closed"),
+        ("sleep 600 &", "has ended, and its output stays open"),
     ],
 )
 def test_start_files_that_hold_or_redirect_the_shell_are_named(
