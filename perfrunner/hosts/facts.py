@@ -35,6 +35,8 @@ NETWORK_FILE_SYSTEMS = {
     "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.rclone", "fuse.s3fs",
 }  # fmt: skip
 
+# A mounted source that names a server (host:/directory, user@host:, //host/share), whatever the file system's type.
+_SERVER = re.compile(r"//|[^/]+:")
 
 def read_facts(transport: ShellTransport) -> Facts:
     """Return the current facts of the transport's host."""
@@ -133,16 +135,20 @@ def work_dir_problem(facts: Mapping[str, object]) -> tuple[str, str] | None:
     if isinstance(options, str) and "noexec" in options.split(","):
         text = "the work directory is mounted noexec: no program can be started in it"
         return text, "set another work_dir in the cluster file, or: mount -o remount,exec"
-    if isinstance(kind, str) and kind in NETWORK_FILE_SYSTEMS:
-        text = f"the work directory is on {kind}: locks and disk times would be those of a network"
+    server = facts.get("work_dir_server")
+    if kind in NETWORK_FILE_SYSTEMS or server is not None:
+        place = kind if server is None else f"{kind} of {server}"
+        text = f"the work directory is on {place}: locks and disk times would be those of a network"
         return text, "set work_dir in the cluster file to a local disk"
     return None
 
 
 def _mount_facts(shown: dict[str, str]) -> Facts:
     facts: Facts = {}
-    if len(words := shown.get("mount", "").split()) == 2:
-        facts["work_dir_filesystem"], facts["work_dir_options"] = words
+    if len(words := shown.get("mount", "").split()) >= 2:
+        facts["work_dir_filesystem"], facts["work_dir_options"], *source = words
+        if source and _SERVER.match(source[0]):
+            facts["work_dir_server"] = source[0]
     inodes = _DF.search(shown.get("inodes", ""))
     if inodes is not None and int(inodes["total"]) > 0:  # btrfs has no such number
         facts["inodes_free"] = int(inodes["free"])

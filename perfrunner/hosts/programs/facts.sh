@@ -67,7 +67,7 @@ show open_files sh -c 'ulimit -n'
 show limits cat /proc/self/limits
 show disk df -Pk -- "$1"
 show inodes df -Pi -- "$1"
-show mount findmnt -n -r -f -o FSTYPE,OPTIONS -T "$1"
+show mount findmnt -n -r -f -o FSTYPE,OPTIONS,SOURCE -T "$1"
 show virt first /sys/class/dmi/id/product_name
 show l3 sh -c '
   for cache in /sys/devices/system/cpu/cpu*/cache/index*; do

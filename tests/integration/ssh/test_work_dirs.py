@@ -19,6 +19,9 @@ from perfrunner.spec.cluster import ClusterSpec
 pytestmark = pytest.mark.integration
 
 
+REMOTE = "size=901m"  # stands for a network file system of a type that perfrunner does not know
+
+
 class _Silent:
     def on_event(self, event: object) -> None:
         pass
@@ -33,7 +36,8 @@ def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     work.mkdir()
 
     def mount(options: str) -> Path:
-        words = ["mount", "-t", "tmpfs", "-o", f"mode=700,{options}", "tmpfs", str(work)]
+        source = "server:/export" if options == REMOTE else "tmpfs"
+        words = ["mount", "-t", "tmpfs", "-o", f"mode=700,{options}", source, str(work)]
         if subprocess.run(words, check=False).returncode:
             pytest.skip("needs the right to mount a file system")
         return work
@@ -58,10 +62,11 @@ def cluster(sshd: Sshd, transport: str, work: Path) -> ClusterSpec:
     ("options", "subject", "text"),
     [
         ("size=900m,noexec", "work directory", "kv1: the work directory is mounted noexec"),
+        (REMOTE, "work directory", "kv1: the work directory is on tmpfs of server:/export: locks"),
         ("size=10m", "disk", "kv1: No space left on device: 0.0 GB free"),
         ("size=900m,nr_inodes=50", "disk", "kv1: No space left on device: only .* more files"),
     ],
-    ids=["noexec", "full", "no inodes"],
+    ids=["noexec", "remote", "full", "no inodes"],
 )
 def test_it_is_refused(
     sshd: Sshd,

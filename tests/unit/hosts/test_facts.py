@@ -31,6 +31,13 @@ def test_where_a_work_directory_is() -> None:
         "work_dir_filesystem": "nfs4", "work_dir_options": "rw,vers=4.2", "inodes_free": 60,
     }  # fmt: skip
     assert (work_dir_problem(facts) or ("",))[0].startswith("the work directory is on nfs4")
+    for kind, source in (("nfs4", "srv:/x"), ("fuse.new", "me@srv:"), ("new", "//srv/share")):
+        known = parse_facts(printed(mount=f"{kind} rw {source}"))
+        assert (work_dir_problem(known) or ("",))[0].startswith(
+            f"the work directory is on {kind} of {source}: "
+        )
+    for source in ("/dev/mapper/a:b", "tank/data:x", "overlay", "/dev/sda1[/srv:x]"):
+        assert work_dir_problem(parse_facts(printed(mount=f"zfs rw {source}"))) is None
     btrfs = parse_facts(printed(mount="btrfs rw,noexec", inodes=f"{header}\n/dev/a 0 0 0 - /"))
     assert "inodes_free" not in btrfs
     assert "noexec" in (work_dir_problem(btrfs) or ("",))[0]
