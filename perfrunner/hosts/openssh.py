@@ -11,6 +11,7 @@ import pwd
 import re
 import secrets
 import shlex
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -162,6 +163,8 @@ def resolve(destination: Destination) -> Route:
     if refusal := settings.all("refuseconnection"):  # of OpenSSH 10; an empty value is none
         raise HostError(f"ssh_config refuses connections to {destination.address}: {refusal[0]}")
     host, user = settings.first("hostname"), settings.first("user")
+    if not settings.first("port"):
+        raise HostError(f"{shutil.which('ssh')} -G prints no settings", _NO_CLIENT)
     port = int(settings.first("port"))
     proxy = _proxy(destination, settings)
     seconds = settings.first("connecttimeout")
@@ -307,9 +310,8 @@ def _refuse_loop(destination: Destination, jumps: list[Sequence[str]]) -> None:
             way = " via ".join([destination.address, *(name for _, name, _ in seen), host])
             raise HostError(f"ssh_config: ProxyJump is circular: {way}")
         seen.append(jump)
-        hop = Destination(
-            host, int(port) if port else None, user or None, config=destination.config
-        )
+        number = int(port) if port else None
+        hop = Destination(host, number, user or None, config=destination.config)
         jumps = _jumps(hop, _settings(hop))
 
 
@@ -346,16 +348,16 @@ def _host_keys(destination: Destination, settings: _Settings, *, direct: bool) -
     else:
         plain = host.lower()
         names = (plain,) if port == 22 else (f"[{plain}]:{port}", plain)
+    own = _files(settings.first("userknownhostsfile"), single=destination.known_hosts is not None)
     trusts_here = settings.first("nohostauthenticationforlocalhost") == "yes" and not alias
+    is_here = host in ("localhost", "::1") or host.startswith("127.")
     return HostKeys(
         names=names,
-        user_files=tuple(
-            _files(settings.first("userknownhostsfile"), single=destination.known_hosts is not None)
-        ),
+        user_files=tuple(own),
         global_files=tuple(_files(settings.first("globalknownhostsfile"))),
         policy="accept-new" if accepts else "strict",
         hashed=settings.first("hashknownhosts") == "yes",
-        checked=not (trusts_here and direct and _is_here(host)),
+        checked=not (trusts_here and direct and is_here),
         signatures=tuple(settings.first("casignaturealgorithms").split(",")),
         revoked=next(iter(_expanded(settings.all("revokedhostkeys"), destination)), ""),
         command=tuple(_known_hosts_command(destination, settings)),
@@ -380,10 +382,6 @@ def _known_hosts_command(destination: Destination, settings: _Settings) -> Itera
             yield word
 
 
-def _is_here(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
 def _files(text: str, *, single: bool = False) -> Iterable[str]:
     """Return the file names of a line of `ssh -G`, which separates them by blanks and does not quote theirs.
 
@@ -402,9 +400,8 @@ def _files(text: str, *, single: bool = False) -> Iterable[str]:
         if name is None:
             name = words[0]
             if name.startswith("/"):
-                name = " ".join(
-                    [name, *takewhile(lambda word: not word.startswith("/"), words[1:])]
-                )
+                more = takewhile(lambda word: not word.startswith("/"), words[1:])
+                name = " ".join([name, *more])
         names.append(name)
         del words[: name.count(" ") + 1]
     return names
@@ -414,9 +411,8 @@ def _expanded(names: Sequence[str], destination: Destination) -> Iterable[str]:
     """Yield file names with `~` and tokens expanded: `ssh -G` leaves them, except in IdentityAgent."""
     for name in names:
         if "%" in name or "${" in name:
-            yield _settings(destination, "-o", f"IdentityAgent={_quoted(name)}").first(
-                "identityagent"
-            )
+            agent = f"IdentityAgent={_quoted(name)}"
+            yield _settings(destination, "-o", agent).first("identityagent")
         else:
             yield _expanded_home(name)
 

@@ -300,6 +300,15 @@ def test_a_machine_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "apt-get install openssh-client" in (caught.value.hint or "")
 
 
+def test_another_program_of_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ssh").write_text("#!/bin/sh\necho hello\n")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(HostError, match=f"{tmp_path}/ssh -G prints no settings") as caught:
+        resolve(Destination("kv1"))
+    assert "openssh-client" in (caught.value.hint or "")
+
+
 def test_doctor_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from perfrunner.experiment.preflight.doctor import examine
 
