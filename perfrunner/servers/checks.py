@@ -61,7 +61,7 @@ class ChecksHere:
         else:
             for at in server.programs:
                 word = server.command[at]
-                if (not remote or "/" in word) and (text := program_problem(word)):
+                if (not remote or "/" in word) and (text := program_problem(word, sent=remote)):
                     wrong["command", at] = text
         kind = kind_of(server, _serving_program(server, remote=remote))
         adapter, own = adapter_for(kind), server.own_words[1:]
@@ -123,8 +123,11 @@ def find_program(word: str) -> Path | None:
     return None if program is None else Path(program).absolute()
 
 
-def program_problem(word: str) -> str | None:
-    """Return why a program cannot be started here; None if it can, as far as its file tells."""
+def program_problem(word: str, *, sent: bool = False) -> str | None:
+    """Return why a program cannot be started here; None if it can, as far as its file tells.
+
+    `sent`: it is started on another host, which may have what starts it.
+    """
     path = find_program(word)
     if path is None:
         near = did_you_mean(word, _programs()) if "/" not in word else ""
@@ -138,7 +141,30 @@ def program_problem(word: str) -> str | None:
         return f"expected a program; {path} cannot be read: {error.strerror}"
     if elf is not None and here is not None and elf.machine != here.machine:
         return f"expected a program for this machine ({here.machine}); {path} is for {elf.machine}"
+    starter = _script_interpreter(path) if elf is None else elf.loader
+    if starter and not sent and find_program(starter) is None:
+        return f"expected a program; {path} is started by {starter!r}, which is not on this machine"
+    if elf is None and not starter and (odd := _is_no_script(path)):
+        return f"expected a program; {path} {odd}"
     return None
+
+
+def _script_interpreter(path: Path) -> str | None:
+    """Return the program that the first line of a script names; None if it names none."""
+    with path.open("rb") as file:
+        first = file.readline(256)
+    words = first[2:].rstrip(b"\n").replace(b"\t", b" ").split(b" ")
+    named = [os.fsdecode(word) for word in words if word]
+    return named[0] if first.startswith(b"#!") and named else None
+
+
+def _is_no_script(path: Path) -> str | None:
+    """Return why a file without an interpreter is no program; None if a shell may read it."""
+    with path.open("rb") as file:
+        head = file.read(256)
+    if not head:
+        return "is empty"
+    return "is neither an ELF file nor a script" if b"\0" in head else None
 
 
 def preload_problem(path: Path, server: ServerSpec) -> str | None:

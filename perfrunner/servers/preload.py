@@ -11,6 +11,7 @@ those that it does not take. tcmalloc prints none.
 from __future__ import annotations
 
 import mmap
+import os
 import re
 import struct
 import subprocess
@@ -121,6 +122,7 @@ _MACHINES = {
     243: "riscv64",
 }  # fmt: skip
 _INTERP = 3  # type of the program header that names the loader
+_LONGEST_PATH = 4096
 # Texts that an allocator brings into the program that it is linked into, but that nobody else has.
 ALLOCATOR_MARKS = {
     "jemalloc": b"<jemalloc>: ",
@@ -131,11 +133,16 @@ ALLOCATOR_MARKS = {
 
 @dataclass(frozen=True)
 class ElfFile:
-    """machine: `uname -m` of the systems that it runs on. loaded: whether the dynamic loader starts it."""
+    """machine: `uname -m` of the systems that it runs on. loader: the dynamic loader that starts it; None: none."""
 
     machine: str
     bits: int
-    loaded: bool
+    loader: str | None
+
+    @property
+    def loaded(self) -> bool:
+        """Tell whether a dynamic loader starts it."""
+        return self.loader is not None
 
 
 def read_elf(path: Path) -> ElfFile | None:
@@ -154,12 +161,17 @@ def read_elf(path: Path) -> ElfFile | None:
             size, count = struct.unpack_from(f"{order}HH", head, 42)
         file.seek(offset)
         headers = file.read(size * count)
-    kinds = [
-        struct.unpack_from(f"{order}I", headers, at)[0]
-        for at in range(0, len(headers) - 3, size or 1)
-    ]
-    machine = _MACHINES.get(number, f"machine {number}")
-    return ElfFile(machine, bits, _INTERP in kinds)
+        loader = None
+        for at in range(0, len(headers) - 39 if bits == 64 else len(headers) - 19, size or 1):
+            if struct.unpack_from(f"{order}I", headers, at)[0] == _INTERP:
+                place, length = (
+                    struct.unpack_from(f"{order}Q16xQ", headers, at + 8)
+                    if bits == 64
+                    else struct.unpack_from(f"{order}I8xI", headers, at + 4)
+                )
+                file.seek(place)
+                loader = os.fsdecode(file.read(min(length, _LONGEST_PATH)).rstrip(b"\0"))
+    return ElfFile(_MACHINES.get(number, f"machine {number}"), bits, loader)
 
 
 _DYNAMIC_SYMBOLS = 11  # type of the section with the names that the loader binds

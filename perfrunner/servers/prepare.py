@@ -179,7 +179,7 @@ def _program(
         word = checkout.program(word)
     if remote and "/" not in word:
         return Path(word), None
-    path, wrong = find_program(word), program_problem(word)
+    path, wrong = find_program(word), program_problem(word, sent=remote)
     if path is None or wrong is not None:
         if checkout is not None:
             raise BuildError(

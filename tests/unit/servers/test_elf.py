@@ -20,6 +20,15 @@ def elf(machine: int, *, loaded: bool = True, more: bytes = b"") -> bytes:
     return head + struct.pack("<I", 3 if loaded else 1) + bytes(52) + more
 
 
+def loaded_by(loader: bytes) -> bytes:
+    """A file for this machine that names its loader."""
+    here = bytearray(Path("/proc/self/exe").read_bytes()[:64])
+    struct.pack_into("<Q", here, 32, 64)
+    struct.pack_into("<HH", here, 54, 56, 1)
+    size = len(loader) + 1
+    return bytes(here) + struct.pack("<IIQQQQQQ", 3, 4, 120, 0, 0, size, size, 1) + loader + b"\0"
+
+
 @pytest.fixture
 def program(tmp_path: Path):
     def write(content: bytes) -> Path:
@@ -55,6 +64,27 @@ def test_a_script_is_no_elf_file(program):
     path = program(b"#!/bin/sh\nexec true\n")
     assert read_elf(path) is None
     assert program_problem(str(path)) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"#!/no/such/sh\nexec true\n", "'/no/such/sh', which is not on this machine"),
+        (b"#!/bin/sh\r\nexec true\r\n", r"'/bin/sh\r', which is not on this machine"),
+        (b"#! /no/such/env python3", "'/no/such/env', which is not on this machine"),
+        (loaded_by(b"/lib/ld-other.so.1"), "'/lib/ld-other.so.1', which is not on this machine"),
+        (b"\x7fFLE\0\x01\x02", "neither an ELF file nor a script"),
+        (b"", "is empty"),
+    ],
+)
+def test_a_program_that_nothing_here_can_start(program, content: bytes, expected: str):
+    """The system says "no such file" of the program, which is there."""
+    assert expected in (program_problem(str(program(content))) or "")
+
+
+@pytest.mark.parametrize("content", [b"#!/bin/sh -e\ntrue\n", b"#!  /bin/sh\n", b"exec true\n"])
+def test_a_script_that_is_started(program, content: bytes):
+    assert program_problem(str(program(content))) is None
 
 
 def test_a_program_must_be_there_and_executable(program):
