@@ -21,8 +21,10 @@ REFUSES_PASSWORD = ("NOAUTH", "WRONGPASS", "NOPERM", *HAS_NO_PASSWORD)
 
 # An absolute path that is the same for every start: those of {dir} and {port} are not.
 FIXED_PATH = r"/(?!.*\{(dir|port)\}).*"
+PORT = "{port}"
+FEWEST_CLIENTS = 10
 TOO_FEW_CLIENTS = (
-    "expected a limit of at least 10 clients: the load and perfrunner's questions are several"
+    "expected a limit of at least {} clients: the load and perfrunner's questions are several"
 )
 
 
@@ -146,11 +148,12 @@ class Adapter:
 class KnownServer(Adapter, ABC):
     """A server whose options are known.
 
-    refusals: by option, what values cannot be measured (a pattern for the whole value), and what to do.
+    refusals: by option, what values cannot be measured (a pattern for the whole value in any case), and what to do.
     places: the same for files that all starts of all variants would write.
     """
 
     missing = ""
+    port_option: ClassVar[str]
     refusals: ClassVar[Mapping[str, tuple[str, str]]]
     places: ClassVar[Mapping[str, tuple[str, str]]]
 
@@ -159,7 +162,16 @@ class KnownServer(Adapter, ABC):
         """Yield (index, name, value) of each option in the arguments."""
 
     def refused(self, arguments: Sequence[str]) -> dict[int, str]:
-        return self._matching(arguments, self.refusals)
+        ports = [(at, value) for at, name, value in self.options(arguments) if name == "port"]
+        wrong = {}
+        if ports and PORT not in ports[-1][1] and not self.listens_on(arguments):
+            wrong[ports[-1][0]] = f"expected {self.port_option}, and no other port after it"
+        return wrong | self._matching(arguments, self.refusals)
+
+    def listens_on(self, arguments: Sequence[str]) -> bool:
+        """Return whether another option than that of the port has {port}, where the server listens."""
+        del arguments
+        return False
 
     def shared(self, arguments: Sequence[str]) -> dict[int, str]:
         return self._matching(arguments, self.places)
@@ -170,12 +182,12 @@ class KnownServer(Adapter, ABC):
         return {
             index: patterns[name][1]
             for index, name, value in self.options(arguments)
-            if name in patterns and re.fullmatch(patterns[name][0], value)
+            if name in patterns and _fits(patterns[name][0], value)
         }
 
     def unfit(self, settings: Mapping[str, str]) -> str | None:
         for name, value in settings.items():
-            if name in self.refusals and re.fullmatch(self.refusals[name][0], value):
+            if name in self.refusals and _fits(self.refusals[name][0], value):
                 return f"{name} {value}: {self.refusals[name][1]}"
         return None
 
@@ -196,6 +208,10 @@ class KnownServer(Adapter, ABC):
 
     def clean_stop(self, code: int | None, signal: int | None) -> bool:
         return code == 0 or signal == 15
+
+
+def _fits(pattern: str, value: str) -> bool:
+    return re.fullmatch(pattern, value, re.IGNORECASE) is not None
 
 
 def numeric(values: Mapping[str, str]) -> dict[str, float]:

@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from perfrunner.servers.adapter import FIXED_PATH, TOO_FEW_CLIENTS, KnownServer, State, numeric
+from perfrunner.servers.adapter import (
+    FEWEST_CLIENTS,
+    FIXED_PATH,
+    PORT,
+    TOO_FEW_CLIENTS,
+    KnownServer,
+    State,
+    numeric,
+)
 from perfrunner.servers.wire import ErrorReplyError, Wire
 
 # Options with a value: letter, long name, and the name in `stats settings` if it is there.
@@ -50,18 +58,28 @@ _NO_LOGIN = "expected a server without authentication: the load does not log in 
 _OWN_FILE = "expected a file in {dir}, or one with {port} in its name: all variants would write the same file"
 
 
+# Files that it has open without a client, which count in its limit of clients.
+_OWN_FILES, _FILES_PER_THREAD = 10, 4
+
+
+def _whole_name(name: str) -> str:
+    """Return the long name of an option, which may be cut where no other one begins like it."""
+    known = [whole for whole in _LONG.values() if whole.startswith(name)]
+    return known[0] if len(known) == 1 else name
+
+
 class Memcached(KnownServer):
     """memcached."""
 
     kind = "memcached"
     protocols = ("binary", "text", "meta")
+    port_option = "-p {port}"
     refusals: ClassVar[Mapping[str, tuple[str, str]]] = {
         "daemon": (".*", "expected a server that stays in the foreground: leave out -d"),
         "unix-socket": (
             ".*",
             "expected a TCP port: the load does not use Unix sockets; replace it by -p {port}",
         ),
-        "conn-limit": ("[1-9]", TOO_FEW_CLIENTS),
         "enable-ssl": (".*", "expected a server without TLS: the load does not use it"),
         "enable-sasl": (".*", _NO_LOGIN),
         "auth-file": (".*", _NO_LOGIN),
@@ -73,6 +91,7 @@ class Memcached(KnownServer):
 
     places: ClassVar[Mapping[str, tuple[str, str]]] = {
         "memory-file": (FIXED_PATH, _OWN_FILE),
+        "pidfile": (FIXED_PATH, _OWN_FILE),
         "extended": (rf"(.*,)?ext_path={FIXED_PATH}", _OWN_FILE),
     }
 
@@ -80,8 +99,11 @@ class Memcached(KnownServer):
         """Yield (index, long name, value) of each option, as getopt_long reads them."""
         words = iter(enumerate(arguments))
         for index, word in words:
-            if word.startswith("--") and len(word) > 2:
+            if word == "--":
+                return
+            if word.startswith("--"):
                 name, separator, value = word[2:].partition("=")
+                name = _whole_name(name)
                 if not separator and name in _WITH_VALUE:
                     value = next(words, (index, ""))[1]
                 yield index, name, value
@@ -93,6 +115,26 @@ class Memcached(KnownServer):
                         yield index, name, letters or next(words, (index, ""))[1]
                         break
                     yield index, name, ""
+
+    def refused(self, arguments: Sequence[str]) -> dict[int, str]:
+        """Return also a limit of clients that is too low: memcached limits its open files to it."""
+        wrong = super().refused(arguments)
+        options = list(self.options(arguments))
+        threads = [value for _, name, value in options if name == "threads" and value.isdigit()]
+        fewest = (
+            FEWEST_CLIENTS + _OWN_FILES + _FILES_PER_THREAD * int(threads[-1] if threads else 4)
+        )
+        for index, name, value in options:
+            if name == "conn-limit" and value.isdigit() and 0 < int(value) < fewest:
+                wrong[index] = TOO_FEW_CLIENTS.format(fewest)
+        if "--" in arguments:
+            wrong[[*arguments].index("--")] = (
+                "expected no --, because perfrunner adds options: leave it out"
+            )
+        return wrong
+
+    def listens_on(self, arguments: Sequence[str]) -> bool:
+        return any(PORT in value for _, name, value in self.options(arguments) if name == "listen")
 
     def added(
         self, arguments: Sequence[str], *, root: bool, listen: str, directory: str | None

@@ -6,13 +6,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from perfrunner.servers.adapter import FIXED_PATH, TOO_FEW_CLIENTS, KnownServer, State, numeric
+from perfrunner.servers.adapter import (
+    FEWEST_CLIENTS,
+    FIXED_PATH,
+    TOO_FEW_CLIENTS,
+    KnownServer,
+    State,
+    numeric,
+)
 from perfrunner.servers.wire import UnfitError, Wire, WireError, as_pairs
 
 _SIZE = re.compile(r"(\d+)(k|kb|m|mb|g|gb|b)?", re.IGNORECASE)
 _UNITS = {
     "b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3, "": 1,
 }  # fmt: skip
+_LOCKED_USER = re.compile(r"default\s(.*\s)?[>#]")  # whose rules name a password or its hash
 _COUNT = re.compile(r"count=(\d+)")
 _CALLS = re.compile(r"calls=(\d+)")
 # Where Redis' own figures of its allocator go; they are of jemalloc, which is asked by mallctl.
@@ -47,6 +55,7 @@ class Redis(KnownServer):
 
     kind = "redis"
     protocols = ("resp2", "resp3")
+    port_option = "--port {port}"
     refusals: ClassVar[Mapping[str, tuple[str, str]]] = {
         "daemonize": (
             "yes",
@@ -58,7 +67,7 @@ class Redis(KnownServer):
         ),
         "port": ("0", "expected --port {port}: the load uses neither Unix sockets nor TLS"),
         "tls-port": ("(?!0$).*", "expected a server without TLS: the load does not use it"),
-        "maxclients": ("[1-9]", TOO_FEW_CLIENTS),
+        "maxclients": ("[1-9]", TOO_FEW_CLIENTS.format(FEWEST_CLIENTS)),
         "replicaof": ("(?!no one$).+", _NO_REPLICA),
         "slaveof": ("(?!no one$).+", _NO_REPLICA),
     }
@@ -152,8 +161,15 @@ class Redis(KnownServer):
         return any(second[at : at + len(first)] == first for at in range(len(second)))
 
     def locked(self, arguments: Sequence[str]) -> int | None:
-        options = self.options(arguments)
-        return next((at for at, name, value in options if name == "requirepass" and value), None)
+        return next(
+            (
+                at
+                for at, name, value in self.options(arguments)
+                if (name == "requirepass" and value)
+                or (name == "user" and _LOCKED_USER.match(value))
+            ),
+            None,
+        )
 
     def warnings(self, state: State) -> list[str]:
         lacking = super().warnings(state)

@@ -214,12 +214,12 @@ def test_what_a_shell_takes_literally_is_no_shell_text(text: str):
 def test_variables_in_front_and_homes_are_those_of_a_shell(cli, play, program, monkeypatch):
     monkeypatch.setenv("HOME", str(program))
     runner = play()
-    cli("ab", "~/old/memcached -p {port}", "X=1 Y='a b' ~/old/memcached -p {port} \\\n -P ~/pid")
+    cli("ab", "~/old/memcached -p {port}", "X=1 Y='a b' ~/old/memcached -p {port} \\\n -P ~/{port}")
     plain, other = runner.arguments.spec.variants.values()
     assert plain.env == {}
     assert other.env == {"X": "1", "Y": "a b"}
     path = str(program / "old" / "memcached")
-    assert other.server.command == (path, "-p", "{port}", "-P", str(program / "pid"))
+    assert other.server.command == (path, "-p", "{port}", "-P", str(program / "{port}"))
 
 
 def test_files_of_the_current_directory_are_found_from_another_one(cli, play, program):

@@ -26,6 +26,24 @@ def test_options_are_read_as_getopt_reads_them():
     ]
 
 
+def test_a_long_name_may_be_cut_where_it_is_unambiguous():
+    given = list(Memcached().options(words("--daem --thr 2 --us=me --disable-c --en --po 1")))
+    assert [(name, value) for _, name, value in given] == [
+        ("daemon", ""),
+        ("threads", "2"),
+        ("user", "me"),
+        ("disable-cas", ""),
+        ("en", ""),
+        ("port", "1"),
+    ]
+
+
+def test_what_follows_two_dashes_is_no_option():
+    server = Memcached()
+    assert server.given(words("-p {port} -- -d -s /tmp/x")) == {"port"}
+    assert server.given(words("-l -- -d")) == {"listen", "daemon"}, "the value of -l"
+
+
 @pytest.mark.parametrize(
     ("command", "asked"),
     [
@@ -57,7 +75,11 @@ def test_the_settings_a_command_asks_for(command: str, asked: dict[str, str]):
         ("-s /tmp/x -p {port}", 0, "Unix sockets"),
         ("-Z -p {port}", 0, "TLS"),
         ("-p {port} -S", 2, "authentication"),
-        ("-p {port} -c 2", 2, "at least 10 clients"),
+        ("-p {port} -c 2", 2, "at least 36 clients"),
+        ("-p {port} -c 35", 2, "at least 36 clients"),
+        ("-t 1 -c 23 -p {port}", 2, "at least 24 clients"),
+        ("-p 11211 -U {port}", 0, "-p {port}"),
+        ("-p {port} --port=11211", 2, "-p {port}"),
         ("-p {port} -B binary", 2, "text protocol"),
     ],
 )
@@ -65,6 +87,14 @@ def test_what_cannot_be_measured_is_refused_at_its_word(command: str, index: int
     refused = Memcached().refused(words(command))
     assert list(refused) == [index]
     assert what in refused[index]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["-p {port} -c 36", "-t 1 -c 24 -p {port}", "-p 1 -p {port}", "-l [::1]:{port} -p 0", "-c x"],
+)
+def test_what_can_be_measured(command: str):
+    assert Memcached().refused(words(command)) == {}
 
 
 def test_the_protocols_of_a_command():
@@ -98,6 +128,7 @@ def test_a_number_is_the_same_in_another_form():
     ("command", "index"),
     [
         ("-p {port} -e /dev/shm/mc", 2),
+        ("-P /run/memcached.pid -p {port}", 0),
         ("-o no_lru_crawler,ext_path=/data/ext:64m", 0),
         ("-e /dev/shm/mc-{port}", None),
         ("-o ext_path={dir}/ext:64m,ext_wbuf_size=4", None),

@@ -63,6 +63,8 @@ def test_the_settings_a_command_asks_for():
     ("words", "what"),
     [
         (["--daemonize", "yes"], "foreground"),
+        (["--daemonize", "YES"], "foreground"),
+        (["--port", "{port}", "--port", "6379"], "--port {port}"),
         (["--port", "0", "--unixsocket", "/tmp/x"], "Unix sockets"),
         (["--tls-port", "{port}"], "TLS"),
         (["--maxclients", "9"], "at least 10 clients"),
@@ -72,9 +74,23 @@ def test_the_settings_a_command_asks_for():
 )
 def test_what_cannot_be_measured_is_refused(words: list[str], what: str):
     assert [what in text for text in Redis().refused(words).values()] == [True]
-    fine = ["--daemonize", "no", "--maxclients", "10", "--replicaof", "no", "one"]
+    fine = [
+        "--daemonize",
+        "no",
+        "--maxclients",
+        "10",
+        "--replicaof",
+        "NO",
+        "one",
+        "--port",
+        "1",
+        "--port",
+        "{port}",
+    ]
     assert Redis().refused(fine) == {}
     asked = {name: value for _, name, value in Redis().options(words)}
+    if asked.get("port") == "6379":
+        return  # it is no setting of the server
     assert what in (Redis().unfit(asked) or ""), "the same where it is read back"
 
 
@@ -100,6 +116,10 @@ def test_a_setting_with_values_for_several_classes():
 def test_a_server_that_asks_for_a_password():
     assert Redis().locked(["--port", "{port}", "--requirepass", "a"]) == 2
     assert Redis().locked(["--requirepass", "", "--port", "{port}"]) is None
+    assert Redis().locked(["--user", "default on >pw ~* +@all"]) == 0
+    assert Redis().locked(["--user", "default", "on", "#" + "0" * 64, "~*"]) == 0
+    assert Redis().locked(["--user", "default on nopass ~* +@all"]) is None
+    assert Redis().locked(["--user", "other on >pw ~* +@all"]) is None
 
 
 def test_figures_counters_and_work_in_the_background():
