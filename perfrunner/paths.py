@@ -35,7 +35,7 @@ def absolute_word(
     """Return a word of a command, or a variable's value, with absolute paths of what exists in `directory`.
 
     The server is started in another directory. `--option=PATH` and `PATH:PATH` are read too; a name without a slash is
-    a path if it has a suffix, as redis.conf has. `named` returns how a path is written.
+    a path if it has a suffix, as redis.conf has. `~/` is the home directory. `named` returns how a path is written.
     """
     option, equals, value = word.rpartition("=")
     if not equals and word.startswith("-"):
@@ -45,6 +45,8 @@ def absolute_word(
 
 
 def _absolute_path(text: str, directory: Path, named: Callable[[Path], str]) -> str:
+    if text.startswith("~/"):
+        return str(with_home(text))
     if text.startswith("/") or not ("/" in text or Path(text).suffix):
         return text
     path = directory / text

@@ -75,7 +75,13 @@ def _preload(value: str) -> str:
 # The name of an allocator of the host, that of one that perfrunner builds, or the path of a library (absolute once a
 # spec is loaded).
 Preload = Annotated[
-    str, matching(r"[A-Za-z0-9._/+@~-]+", "a name or a path"), AfterValidator(_preload)
+    str,
+    matching(
+        r"[A-Za-z0-9._/+@~-]+",
+        "the name of an allocator, or a path of letters, digits and '.', '_', '/', '+', '@', '~', '-' (the loader"
+        " splits at spaces and colons)",
+    ),
+    AfterValidator(_preload),
 ]
 
 # A jemalloc option string is `key:value,key:value`: neither part may hold a separator, space or quote.

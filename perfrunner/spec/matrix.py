@@ -99,7 +99,7 @@ def variant_name(text: str) -> str:
     becomes revision.
     """
     counted = re.sub(r"\^+(?![0-9^{])", lambda parents: f"~{len(parents[0])}", text.rstrip("/"))
-    name = re.sub(r"[^A-Za-z0-9._,=+]+", "-", counted).strip("-.,=+")[-100:]
+    name = re.sub(r"[^A-Za-z0-9._,=+]+", "-", counted).strip("-.,=+")[-100:].lstrip("-.,=+_")
     return name or ("revision" if counted.strip("./~") else "here")
 
 

@@ -21,7 +21,7 @@ from perfrunner.errors import UsageError
 from perfrunner.paths import absolute_word, with_home
 from perfrunner.spec.matrix import variant_name
 from perfrunner.spec.model import Spec
-from perfrunner.spec.server import PORT, own_words, step_words
+from perfrunner.spec.server import DIRECTORY, PORT, own_words, step_words
 from perfrunner.spec.small import LOCAL_CLUSTER, SMALL
 from perfrunner.spec.source import SourceSpec
 from perfrunner.spec.variant import Variant
@@ -86,6 +86,9 @@ def spec_document(spec: Spec) -> str:
 Variants = dict[str, dict[str, Any]]
 _EXPANDED = re.compile(r"\$[A-Za-z_]\w*|\$[({@*#?$!0-9-]|`")  # by a shell, also in double quotes
 _OPERATOR = re.compile(r"&&|\|\||\d?>>?(&\d?)?|<+|[|&;()\n]")
+_OF_SHELLS = frozenset(
+    (".", "!", "cd", "command", "eval", "exec", "export", "set", "source", "ulimit", "umask", "unset")
+)  # fmt: skip
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
 _LONGEST = 60  # characters of a variant's name
 
@@ -113,7 +116,7 @@ class Command:
 
 
 def shell_part(command: str) -> str | None:
-    """Return the first part of a command that only a shell acts on: `|`, `>`, `$NAME`; None if there is none."""
+    """Return the first part of a command that only a shell acts on: `|`, `$NAME`, `exec`; None if there is none."""
     quote, word_begins, at = "", True, 0
     while at < len(command):
         character = command[at]
@@ -133,7 +136,8 @@ def shell_part(command: str) -> str | None:
             return "#"
         word_begins = character.isspace()
         at += 1
-    return None
+    first = next((word for word in command.split() if not _ASSIGNMENT.fullmatch(word)), "")
+    return first if first in _OF_SHELLS else None
 
 
 def command_of(text: str, *, built: bool = False) -> Command:
@@ -149,6 +153,11 @@ def command_of(text: str, *, built: bool = False) -> Command:
         del words[0]
     if not words:
         raise ValueError("it is empty")
+    for name, value in env.items():
+        if PORT in value or DIRECTORY in value:
+            raise ValueError(
+                f"nothing is replaced in variables: begin the command with env {name}={value} {words[0]}"
+            )
     if not any(PORT in word for word in words):
         raise ValueError(f"it has no {PORT}")
     words = [str(with_home(word)) if word.startswith("~/") else word for word in words]
@@ -260,11 +269,11 @@ def server_document(
 
 def _told_apart(names: Sequence[str], of: Sequence[Sequence[str]]) -> list[str]:
     """Make names of variants; a program of the same name is distinguished by its directory, else by a number."""
-    named = [variant_name(name)[:_LONGEST] for name in names]
+    named = [variant_name(name[:_LONGEST]) for name in names]
     directories = [Path(arguments[0]).parent.name for arguments in of]
     if len(set(named)) < len(named) and len(set(directories)) > 1 and all("/" in o[0] for o in of):
         both = zip(directories, named, strict=True)
-        named = [variant_name(f"{directory}-{name}")[:_LONGEST] for directory, name in both]
+        named = [variant_name(f"{directory}-{name}"[:_LONGEST]) for directory, name in both]
     unique: list[str] = []
     for name in named:
         number, candidate = 1, name

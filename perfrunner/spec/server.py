@@ -54,7 +54,7 @@ _LAUNCHERS = frozenset(
     )
 )  # fmt: skip
 # What looks like {port}, in a word that is no shell text.
-_PLACEHOLDER = re.compile(r"(?<!\$)\{(?!(?:port|dir)\})[A-Za-z_]+\}")
+_PLACEHOLDER = re.compile(r"(?<!\$)\{(?!(?:port|dir)\})[A-Za-z_]+\}|\{\{(?:port|dir)\}\}")
 _SHELL = set("&|;<>$`()*?#~\n")
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh"))
 

@@ -18,7 +18,7 @@ from perfrunner.errors import UsageError
 from perfrunner.spec.allocator import SYSTEM, AllocatorSpec, env_problems
 from perfrunner.spec.base import ListAsTuple, Piece, ScalarText, VariantName, matching, refuse
 from perfrunner.spec.params import wrong_params
-from perfrunner.spec.server import ServerSpec
+from perfrunner.spec.server import DIRECTORY, PORT, ServerSpec
 from perfrunner.spec.source import SourceSpec
 from perfrunner.spec.switches import checked_options
 
@@ -201,6 +201,16 @@ class Variant(Piece):
     def _nothing_is_ignored(cls, env: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         allocator, server = info.data.get("allocator"), info.data.get("server")
         refuse(env_problems(env, allocator, linked=server is None))
+        if server is not None:
+            refuse(
+                {
+                    name: f"expected no {placeholder}, which is replaced in the command only:"
+                    f" begin the command with [env, {name}={value}]"
+                    for name, value in env.items()
+                    for placeholder in (PORT, DIRECTORY)
+                    if placeholder in value
+                }
+            )
         return env
 
     @field_validator("settings_check")

@@ -135,6 +135,13 @@ def test_the_plan_counts_what_is_to_be_built(cli, play, program):
         (["./old/memcached -p {port}", "./new/memcached -d -p {port}"], "foreground"),
         (["./old/memcached -p {port} 'x", "b {port}"], "No closing quotation"),
         (["A=1", "b {port}"], "it is empty"),
+        (["A={port} ./old/memcached", "b {port}"], "env A={port} ./old/memcached"),
+        (["A={port} ./old/memcached -p {port}", "b {port}"], "env A={port} ./old/memcached"),
+        (["A=x:{dir} ./old/memcached -p {port}", "b {port}"], "env A=x:{dir} ./old/memcached"),
+        (["./old/memcached -p {{port}}", "b {port}"], "expected {port} or {dir}, got {{port}}"),
+        (["exec ./old/memcached -p {port}", "b {port}"], "exec needs a shell"),
+        (["X=1 ulimit -c {port}", "b {port}"], "ulimit needs a shell"),
+        ([". ./old/memcached {port}", "b {port}"], ". needs a shell"),
         (["./a=b/memcached -p {port}", "b {port}"], "a program without '=' in its path"),
         (["--preload", "glibc", "./old/memcached -p {port}"], "expected at least 2 allocators"),
         (["--preload", "glibc,jemaloc", "./old/memcached -p {port}"], "did you mean jemalloc?"),
@@ -222,6 +229,16 @@ def test_variables_in_front_and_homes_are_those_of_a_shell(cli, play, program, m
     assert other.server.command == (path, "-p", "{port}", "-P", str(program / "{port}"))
 
 
+def test_homes_in_variables_are_those_of_a_shell(cli, play, program, monkeypatch):
+    monkeypatch.setenv("HOME", str(program))
+    command = "L=~/old:/x:~/none:a~/b N=~x ./old/memcached -p {port}"
+    runner = play()
+    cli("ab", "./old/memcached -p {port}", command)
+    env = dict([*runner.arguments.spec.variants.values()][1].env)
+    home = str(program)
+    assert env == {"L": f"{home}/old:/x:{home}/none:a~/b", "N": "~x"}
+
+
 def test_files_of_the_current_directory_are_found_from_another_one(cli, play, program):
     (program / "a.conf").touch()
     (program / "b.conf").touch()
@@ -288,6 +305,10 @@ def test_names_say_what_differs():
     assert list(of_commands(commands, {})) == ["redis-server", "redis-server-io-threads-2"]
     same = [command_of("/a/old/mc -p {port}"), command_of("/a/new/mc -p {port}")]
     assert list(of_commands(same, {})) == ["old-mc", "new-mc"]
+    long = [command_of(f"mc -p {{port}} -o {'x_' * 50}{n}") for n in (1, 2)]
+    assert list(of_commands(long, {})) == [f"mc-o={'x_' * 27}x", f"mc-o={'x_' * 27}x-2"]
+    under = [command_of(f"A={'_/' * 60}{n} mc -p {{port}}") for n in (1, 2)]
+    assert all(name.startswith("mc-A=") for name in of_commands(under, {}))
     twice = [command_of("mc -p {port}")] * 2
     assert list(of_commands(twice, {})) == ["mc", "mc-2"]
 

@@ -198,6 +198,8 @@ def test_a_spec_of_the_engine_is_recorded_as_before(servers: Servers):
         ("-t, 1.10]}}", "-t, 1.10]}, allocator: {preload: jemaloc}}", "spec.yaml:5: variants.one.allocator.preload: expected an allocator"),
         ("-t, 1.10]}}", "-t, 1.10]}, allocator: {preload: ./none.so}}", "spec.yaml:5: variants.one.allocator.preload: no library"),
         ("-t, 1.10]}}", "-t, 1.10]}, allocator: {name: jemalloc-5.3.1}}", "spec.yaml:5: variants.one.allocator.name: expected preload"),
+        ("env: {A: b}", "env: {A: 'b{port}'}", "spec.yaml:8: variants.two.env.A: expected no {port}"),
+        ("-t, 1.10]}}", "-t, 1.10]}, allocator: {preload: '/a b/c.so'}}", "spec.yaml:5: variants.one.allocator.preload: expected the name of an allocator, or a path of letters"),
         ("-t, 1.10]}}", "-t, 1.10]}, params: {ht_size: 3}}", "spec.yaml:5: variants.one.params: expected no params"),
         ("-t, 1.10]}}", "-t, 1.10]}, source: {git: main}}", "spec.yaml:5: variants.one.server: expected either source"),
         ("type: pillowfight, items: 10k, duration: 5s", "type: append, items: 10k", "spec.yaml:10: workloads.pf.type: expected pillowfight: variant one is another server"),

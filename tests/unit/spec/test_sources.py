@@ -189,6 +189,11 @@ def test_what_is_no_revision(name: str) -> None:
 
 def test_a_name_without_latin_letters_is_not_called_here() -> None:
     assert [variant_name(name) for name in ("ветка", "./", "..")] == ["revision", "here", "here"]
+    assert [variant_name(name) for name in ("_x", "a" + "_" * 99 + "b", "__")] == [
+        "x",
+        "b",
+        "revision",
+    ]
 
 
 def test_what_a_command_line_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
