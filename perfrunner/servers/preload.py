@@ -213,6 +213,7 @@ _MIMALLOC_RENAMED = re.compile(
     r'^mimalloc: warning: .*"mimalloc_(\w+)" is deprecated -- use "mimalloc_(\w+)"', re.MULTILINE
 )
 _JEMALLOC_REFUSED = re.compile(r"^<jemalloc>: Invalid conf (?:pair|value): (.*)$", re.MULTILINE)
+_OF_MIMALLOC = "MIMALLOC_"  # begins the variable of each option
 _TRUTHS = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0"}
 
 
@@ -236,13 +237,18 @@ def read_back(allocator: AllocatorSpec, env: Mapping[str, str], log: str) -> dic
     if allocator.preload_family != "mimalloc" or not printed:
         return read
     renamed = dict(_MIMALLOC_RENAMED.findall(log))
-    for option, value in allocator.options.items():
+    variables = {
+        name.removeprefix(_OF_MIMALLOC).lower(): value
+        for name, value in env.items()
+        if name.startswith(_OF_MIMALLOC)
+    }
+    for option, value in {**variables, **allocator.options}.items():
         reported = printed.get(renamed.get(option, option))
         if reported is None:
             raise ValueError(f"this mimalloc has no option {option}; it has {', '.join(printed)}")
         if not _is(value, reported):
             raise ValueError(f"mimalloc has {option} {reported}, not {value}")
-        read[f"env.MIMALLOC_{option.upper()}"] = reported
+        read[f"env.{_OF_MIMALLOC}{option.upper()}"] = reported
     return read
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfrunner.build.settings_check import LIST, check_tunables, loader_of
 from perfrunner.domain import not_checked
 from perfrunner.errors import SettingsCheckError, TrialError, UsageError
 from perfrunner.experiment.events import Listener, SettingsCheckPassed, Warned
@@ -22,6 +23,7 @@ from perfrunner.experiment.trial.command_server import (
 from perfrunner.experiment.trial.placement import Deployed, Placement, client_python
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.hosts import scripts
+from perfrunner.hosts.transport import Transport
 from perfrunner.servers.adapter import Adapter, State
 from perfrunner.servers.checks import unfit_in_files
 from perfrunner.servers.placing import own_allocator, place
@@ -29,6 +31,7 @@ from perfrunner.servers.preload import asking, defines, read_back
 from perfrunner.servers.prepare import PreparedServer
 from perfrunner.servers.redis import SAVES_NOTHING
 from perfrunner.servers.registry import adapter_for
+from perfrunner.spec.allocator import ALIASES, TUNABLES, asked_tunables
 from perfrunner.spec.cluster import LOOPBACK
 from perfrunner.spec.model import Spec
 from perfrunner.spec.server import DIRECTORY
@@ -89,7 +92,7 @@ def deploy_server(
     if own and server.image is None:
         words = server.arguments[len(server.arguments) - len(own) :]
         _refuse(variant, unfit_in_files(server.kind, words, host))
-    process, log, served = _ask(
+    process, log, served, tunables = _ask(
         variant, command, env, placement, tools[node], client_python(spec, node)
     )
     kind, state = process.kind, State(**process.state)
@@ -108,7 +111,9 @@ def deploy_server(
     }
     if asked.image is not None:
         settings["server.image"] = f"{asked.image} {server.provenance['server']['digest']}"
-    settings |= _allocator(variant, server, process, log)
+    settings |= _allocator(variant, server, process, log) | tunables
+    for name in (TUNABLES, *ALIASES) if tunables else ():
+        settings.pop(f"env.{name}", None)
     for text, remedy in _warnings(spec, variant, server, adapter, state):
         listener.on_event(Warned(f"{variant.name}: {text}", remedy))
     listener.on_event(SettingsCheckPassed(variant.name, node, settings))
@@ -204,11 +209,11 @@ def _ask(
     placement: Placement,
     tools: str,
     python: str,
-) -> tuple[CommandServer, str, list[str]]:
+) -> tuple[CommandServer, str, list[str], dict[str, str]]:
     """Start the server in its own directory, query it, and stop it.
 
-    Return the stopped server, what it printed, and lines about its process: program, sha256, the words of its command
-    line.
+    Return the stopped server, what it printed, lines about its process (program, sha256, the words of its command
+    line), and the tunables that its loader takes.
     """
     host, directory = placement.host, f"{placement.run_dir}/settings_check"
     host.remove_tree(directory)
@@ -236,6 +241,7 @@ def _ask(
             served = host.run(
                 ["sh", "-c", scripts.SERVED_BY, "sh", str(process.handle.pid)], check=False
             )
+            tunables = {} if command.image else _tunables(variant, host, process.handle.pid)
             process.stop(time.monotonic())
             log = host.read_text(setup.log)
         finally:
@@ -245,7 +251,21 @@ def _ask(
     finally:
         with contextlib.suppress(TrialError):
             host.remove_tree(directory)
-    return process, log, served.stdout.splitlines()
+    return process, log, served.stdout.splitlines(), tunables
+
+
+def _tunables(variant: Variant, host: Transport, pid: int) -> dict[str, str]:
+    """Return glibc's tunables of a variant as the loader of a process takes them; empty if it lists none.
+
+    Raises SettingsCheckError if one has another value.
+    """
+    if not asked_tunables(variant.env):
+        return {}
+    loader = loader_of(host.read_text(f"/proc/{pid}/maps"))
+    if loader is None:
+        return {}
+    listing = host.run([loader, LIST], env=variant.env, check=False).stdout
+    return check_tunables(variant, listing) if "glibc." in listing else {}
 
 
 def _refuse(variant: Variant, wrong: str | None) -> None:

@@ -113,6 +113,24 @@ def test_a_setting_that_did_not_take_effect_fails_the_run_before_measuring(
     servers.assert_nothing_left()
 
 
+def test_tunables_of_glibc_are_read_back(servers: ServerLab):
+    """glibc takes the nearest number that it can, without a word."""
+    given = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2", "MALLOC_MMAP_THRESHOLD_": "65536"}
+    servers.write({"one": memcached(), "two": {**memcached(), "env": given}})
+    code, driver = servers.measure()
+    assert code == 0, driver.stderr()
+    settings = settings_of(driver, "two")
+    assert {name: int(value, 0) for name, value in settings.items() if "env." in name} == {
+        "env.glibc.malloc.arena_max": 2,
+        "env.glibc.malloc.mmap_threshold": 65536,
+    }
+    given["GLIBC_TUNABLES"] = "glibc.malloc.arena_max=-1"
+    servers.write({"one": memcached(), "two": {**memcached(), "env": given}})
+    code, driver = servers.measure()
+    assert (code, driver.of("TrialStarted")) == (3, [])
+    assert "glibc.malloc.arena_max: asked for -1, glibc has 0xffff" in driver.stderr()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -42,6 +42,20 @@ def test_what_mimalloc_does_not_take(options: dict[str, object], message: str):
         read_back(preloaded("mimalloc", **options), {}, MIMALLOC)
 
 
+def test_variables_of_mimalloc_are_compared_as_its_options():
+    """`ab` has no other place for them."""
+    preload = preloaded("mimalloc")
+    assert read_back(preload, {"MIMALLOC_LARGE_OS_PAGES": "on", "A": "b"}, MIMALLOC) == {
+        "env.MIMALLOC_LARGE_OS_PAGES": "1"
+    }
+    with pytest.raises(ValueError, match="this mimalloc has no option large_os_pagez"):
+        read_back(preload, {"MIMALLOC_LARGE_OS_PAGEZ": "1"}, MIMALLOC)
+    with pytest.raises(ValueError, match="mimalloc has large_os_pages 1, not 0"):
+        read_back(preload, {"MIMALLOC_LARGE_OS_PAGES": "0"}, MIMALLOC)
+    glibc = read_back(preloaded("glibc"), {"MIMALLOC_LARGE_OS_PAGES": "0"}, MIMALLOC)
+    assert "not checked" in glibc["env.MIMALLOC_LARGE_OS_PAGES"], "of a mimalloc that is linked"
+
+
 def test_a_server_that_hides_the_output_is_not_checked():
     settings = read_back(preloaded("mimalloc", large_os_pages=1), {}, "")
     assert "not checked" in settings["env.MIMALLOC_LARGE_OS_PAGES"]
