@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "load/core/load_error.h"
+#include "load/protocols/reply.h"
 #include "protocol/frame.h"
 
 namespace kv::load {
@@ -35,9 +35,7 @@ class BinaryReader {
             if (header.magic != protocol::Magic::kClientResponse &&
                 header.magic != protocol::Magic::kAltClientResponse &&
                 header.magic != protocol::Magic::kServerRequest) {
-                throw LoadError(
-                        "the server sent bytes that are not an answer of the memcached binary "
-                        "protocol");
+                refuseBytes(protocol::asText({at, end}), "memcached binary");
             }
             const auto have = static_cast<std::size_t>(end - at);
             const auto size = header.frameSize();

@@ -268,6 +268,16 @@ TEST(Codecs, OtherBytesAreRefused) {
     }
 }
 
+TEST(Codecs, BytesThatAreRefusedAreQuoted) {
+    EXPECT_THAT(refusalOf<RespCodec::Reader>("+OK\r\n>2\r\n+message\r\n"),
+                HasSubstr("the server sent '>2', which is not an answer of the Redis protocol"));
+    EXPECT_THAT(refusalOf<TextCodec::Reader>("oh \x01 no\r\n"), HasSubstr("'oh ? no'"));
+    EXPECT_THAT(refusalOf<MetaCodec::Reader>("VA 2 O100000\r\nok, more"), HasSubstr("', more'"));
+    EXPECT_THAT(refusalOf<TextCodec::Reader>(std::string(9000, 'x')), HasSubstr("xxx...'"));
+    EXPECT_THAT(refusalOf<BinaryCodec::Reader>("-ERR unknown command 'x'\r\n"),
+                HasSubstr("'-ERR unknown command 'x'"));
+}
+
 TEST(Codecs, RefusalsThatConcernTheWholeRunEndItWithAdvice) {
     EXPECT_THAT(refusalOf<RespCodec::Reader>("-NOAUTH Authentication required.\r\n"),
                 HasSubstr("--password-file"));
@@ -275,6 +285,10 @@ TEST(Codecs, RefusalsThatConcernTheWholeRunEndItWithAdvice) {
                 HasSubstr("maxclients"));
     EXPECT_THAT(refusalOf<RespCodec::Reader>("-MOVED 1 10.0.0.1:7000\r\n"),
                 HasSubstr("not part of a Redis cluster"));
+    EXPECT_THAT(refusalOf<RespCodec::Reader>("-ASK 1 10.0.0.1:7000\r\n"),
+                HasSubstr("not part of a Redis cluster"));
+    EXPECT_THAT(refusalOf<RespCodec::Reader>("-NOREPLICAS Not enough good replicas.\r\n"),
+                HasSubstr("min-replicas-to-write"));
     EXPECT_THAT(refusalOf<TextCodec::Reader>("ERROR Too many open connections\r\n"),
                 HasSubstr("limit of connections"));
     EXPECT_THAT(refusalOf<MetaCodec::Reader>("CLIENT_ERROR bad \x01 data chunk\r\n"),

@@ -19,7 +19,6 @@
 #include <string>
 #include <string_view>
 
-#include "load/core/load_error.h"
 #include "load/protocols/reply.h"
 
 namespace kv::load {
@@ -76,7 +75,7 @@ class LineReader {
                 if (size(at, end) < Grammar::kTrailer.size()) {
                     break;
                 }
-                checkTrailer(at);
+                checkTrailer(at, end);
                 at += Grammar::kTrailer.size();
                 holds_ = false;
                 onReply(held_);
@@ -86,17 +85,17 @@ class LineReader {
                     std::memchr(at, '\n', std::min(size(at, end), kLongestLine)));
             if (newline == nullptr) {
                 if (size(at, end) >= kLongestLine) {
-                    bad();
+                    bad(at, end);
                 }
                 break;  // the rest comes with the next read
             }
             if (newline == at || newline[-1] != '\r') {
-                bad();
+                bad(at, end);
             }
             const std::string_view line(reinterpret_cast<const char*>(at), size(at, newline) - 1);
             ParsedLine parsed = Grammar::parse(line);
             if (parsed.outcome == ParsedLine::Outcome::kBad) {
-                bad();
+                bad(at, end);
             }
             if (!parsed.hasValue) {
                 at = newline + 1;
@@ -115,7 +114,7 @@ class LineReader {
                 continue;
             }
             at = newline + 1 + parsed.valueSize;
-            checkTrailer(at);
+            checkTrailer(at, end);
             parsed.reply.value = {newline + 1, static_cast<std::size_t>(parsed.valueSize)};
             parsed.reply.whole = true;
             at += Grammar::kTrailer.size();
@@ -128,14 +127,13 @@ class LineReader {
     static std::size_t size(const std::uint8_t* from, const std::uint8_t* to) noexcept {
         return static_cast<std::size_t>(to - from);
     }
-    static void checkTrailer(const std::uint8_t* at) {
+    static void checkTrailer(const std::uint8_t* at, const std::uint8_t* end) {
         if (std::memcmp(at, Grammar::kTrailer.data(), Grammar::kTrailer.size()) != 0) {
-            bad();
+            bad(at, end);
         }
     }
-    [[noreturn]] static void bad() {
-        throw LoadError("the server sent bytes that are not an answer of the " +
-                        std::string(Grammar::kName) + " protocol");
+    [[noreturn]] static void bad(const std::uint8_t* at, const std::uint8_t* end) {
+        refuseBytes(protocol::asText({at, end}), Grammar::kName);
     }
 
     std::uint64_t skip_ = 0;  // bytes of the value of held_ still to come

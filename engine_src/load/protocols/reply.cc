@@ -26,6 +26,8 @@ constexpr std::array kAdvice{
         Advice{"DENIED", "the server is in protected mode: set a password, or protected-mode no"},
         Advice{"LOADING", "the server is still loading its data set: start the load later"},
         Advice{"MOVED", "give a server that is not part of a Redis cluster"},
+        Advice{"ASK ", "give a server that is not part of a Redis cluster"},
+        Advice{"NOREPLICAS", "start the server without min-replicas-to-write"},
         Advice{"CLUSTERDOWN", "give a server that is not part of a Redis cluster"},
         Advice{"MISCONF",
                "the server cannot save its data set: mend that, or start it with "
@@ -54,6 +56,12 @@ void refuseLine(std::string_view line) {
         }
     }
     throw LoadError(message);
+}
+
+void refuseBytes(std::string_view bytes, std::string_view protocol) {
+    throw LoadError("the server sent '" +
+                    printable(bytes.substr(0, bytes.find_first_of("\r\n", 1))) +
+                    "', which is not an answer of the " + std::string(protocol) + " protocol");
 }
 
 }  // namespace kv::load

@@ -36,4 +36,8 @@ std::string printable(std::string_view line);
 /// line and, for refusals with a common cause, adds what to do.
 [[noreturn]] void refuseLine(std::string_view line);
 
+/// Throws LoadError: the server sent bytes that are not an answer of a protocol. Quotes the first
+/// of them, at most a line.
+[[noreturn]] void refuseBytes(std::string_view bytes, std::string_view protocol);
+
 }  // namespace kv::load
