@@ -88,13 +88,18 @@ def same_servers(spec: Spec) -> str | None:
 
 
 def _described(variant: Variant) -> dict[str, Any]:
-    """Return all that makes a variant but its name; a revision is described by its commit."""
+    """Return all that makes a variant but its name: of a revision its commit, of an allocator its library."""
     from perfrunner.servers.checkout import commit_of
+    from perfrunner.servers.preload import find_library
+    from perfrunner.spec.allocator import is_crate
 
     assert variant.server is not None
     document = variant.model_dump(mode="json", exclude={"name"})
     if variant.server.git is not None:
         document["server"]["revision"] = commit_of(variant.server).sha
+    preload = variant.allocator.preload
+    if preload is not None and not is_crate(preload):
+        document["allocator"]["preload"] = str(find_library(preload))
     return document
 
 
@@ -115,7 +120,10 @@ def _variants(sources: Sequence[str], given: PairOptions) -> dict[str, dict[str,
                 "--preload cannot be used with --run", "compare them one after the other"
             )
         _at_least_two(sources, "REPOSITORY@REVISION")
-        steps = [] if given.build is None else build_steps(given.build)
+        try:
+            steps = [] if given.build is None else build_steps(given.build)
+        except ValueError as error:
+            raise UsageError(f"--build {given.build!r}: {error}") from None
         return of_revisions(
             sources,
             steps,

@@ -29,7 +29,7 @@ MOST = 2**63 - 1  # largest count or size that the engine and SQLite can store
 
 A_DURATION = "a duration such as 5s, 1.5m or 2h"
 A_COUNT = "a whole number such as 1000, 100k or 5M"
-A_SIZE = "a size in bytes such as 256, 4k or 1KiB"
+A_SIZE = "a size in bytes such as 256, 4k or 1MiB"
 A_SHARE = "a percentage such as 1%"
 
 

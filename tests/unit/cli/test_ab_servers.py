@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from perfrunner.servers.preload import find_library
 from perfrunner.spec import load_spec
 from perfrunner.spec.pair import build_steps, command_of, of_commands, shell_part
 from perfrunner.spec.server import own_words
@@ -147,6 +148,8 @@ def test_the_plan_counts_what_is_to_be_built(cli, play, program):
         (["--preload", "glibc,jemaloc", "./old/memcached -p {port}"], "did you mean jemalloc?"),
         (["--preload", "glibc,jemalloc", "a {port}", "b {port}"], "--preload takes one command"),
         (["--run", "x {port}", "repo", "repo@b"], "expected REPOSITORY@REVISION"),
+        (["--build", "make '", "--run", "x {port}", ".@a", ".@b"], '--build "make \'": No closing'),
+        (["--value-size", "1m", "./old/memcached -p {port}", "./new/memcached -p {port}"], "1MiB"),
         (["--build", "make", "a {port}", "b {port}"], "--build needs --run"),
         (["main", "main~1", "--protocol", "binary"], "--protocol is for servers"),
         (["./old/memcached -p {port}", "b {port} -x {name}"], "expected {port} or {dir}"),
@@ -167,6 +170,15 @@ def test_the_same_command_twice(cli, play, program):
     assert cli.json(*words, "--if-same", "skip")["same"]
     cli(*words, "--if-same", "measure")
     assert list(runner.arguments.spec.variants) == ["memcached", "memcached-2"]
+
+
+def test_the_same_library_under_two_names(cli, play, program):
+    runner = play()
+    path = str(find_library("glibc"))
+    words = ("ab", "./old/memcached -p {port}", "--preload", f"glibc,{path}")
+    assert "are the same command" in cli(*words, code=2).stderr
+    cli(*words, "--if-same", "measure")
+    assert [v.allocator.preload for v in runner.arguments.spec.variants.values()] == ["glibc", path]
 
 
 def test_a_shell_only_for_shell_text_of_the_command_line():
