@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <string>
 
 #include "persistence/data_dir.h"
 #include "persistence/flip.h"
+#include "persistence/log_notes.h"
 #include "persistence/log_scan.h"
 #include "persistence/rocks_store.h"
 #include "persistence/temp_dir.h"
@@ -42,11 +45,15 @@ class DamageTest : public testing::Test {
         std::getline(std::ifstream(path_ / "CURRENT"), name);
         return path_ / name;
     }
+    std::filesystem::path logNotes() const { return path_.string() + "-logs"; }
     /// Opens a copy, because opening changes files, and returns the number of its documents.
     uint64_t documentsOfACopy(const RocksConfig& config) {
         const TempDir copies;
         const auto copy = copies.root() / "copy";
         std::filesystem::copy(path_, copy, std::filesystem::copy_options::recursive);
+        if (std::filesystem::exists(logNotes())) {
+            std::filesystem::copy(logNotes(), copy.string() + "-logs");
+        }
         RocksStore store(copy.string(), config);
         cutOffBytes_ = store.stats().cutOffBytes;
         hasGaps_ = store.stats().hasGaps;
@@ -185,6 +192,43 @@ TEST_F(DamageTest, AMissingFileIsNotAnEmptyStore) {
     EXPECT_TRUE(hasGaps_);
     std::filesystem::remove_all(path_);
     EXPECT_THROW(RocksStore(path_.string(), afterCrash_), DamageError);
+}
+
+TEST_F(DamageTest, AMissingLogIsNotTakenForAnObsoleteOne) {
+    fill(/*emptyLog=*/false);
+    EXPECT_EQ(documentsOfACopy(afterCrash_), kDocuments);
+    std::ofstream(logNotes(), std::ios::app) << "+000001.log\n+00000";  // torn
+    EXPECT_THROW(documentsOfACopy(afterCrash_), DamageError);
+    EXPECT_EQ(documentsOfACopy(acceptLoss_), kDocuments);
+    EXPECT_TRUE(hasGaps_);
+    std::ofstream(logNotes(), std::ios::app) << "\n-000001.log\n+1000000.log\n";
+    EXPECT_EQ(documentsOfACopy(afterCrash_), kDocuments) << "the newest, as after a power cut";
+    EXPECT_FALSE(hasGaps_);
+}
+
+TEST_F(DamageTest, TheNotesNameNoLogThatIsNotThere) {
+    fill(/*emptyLog=*/false);
+    RocksStore store(path_.string(), afterCrash_);
+    const LogNotes notes(logNotes());
+    const auto first = notes.names();
+    EXPECT_EQ(first.size(), 1U) << "those of the former start are forgotten";
+    size_t most = 0;
+    for (uint64_t seqno = kDocuments + 1; seqno <= 200; ++seqno) {
+        store.begin(kVb, 0);
+        store.put(*Item::create(kVb, ItemOp::Mutation, "key" + std::to_string(seqno),
+                                {.cas = Cas{seqno}, .seqno = Seqno{seqno}, .revSeqno = 1},
+                                Blob::create(std::string(100'000, 'x'))));
+        ASSERT_TRUE(store.endAndCommit({.state = 1, .highSeqno = Seqno{seqno}}));
+        const auto names = notes.names();
+        most = std::max(most, names.size());
+        for (const std::string& name : names) {
+            // It may have been removed in the meantime, which is noted first.
+            EXPECT_TRUE(std::filesystem::exists(path_ / name) || !notes.names().contains(name))
+                    << name;
+        }
+    }
+    EXPECT_GT(most, 0U);
+    EXPECT_FALSE(notes.names().contains(*first.begin())) << "it was replaced and removed";
 }
 
 TEST_F(DamageTest, AMarkWithAChangedByteIsIgnored) {

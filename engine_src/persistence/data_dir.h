@@ -8,6 +8,7 @@
 // - shard-0, shard-1: the stores;
 // - shard-0.MANIFEST-000005: names the newest manifest that the store has used, and holds the
 //   identity of the store;
+// - shard-0-logs: names the write-ahead logs that the store needs (log_notes.h);
 // - shard-0-gaps: the store was opened without some of its documents, and its vBuckets may still
 //   have their old histories.
 //

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace kv {
@@ -204,7 +205,9 @@ IOStatus wrapped(IOStatus status, std::unique_ptr<File>& file,
 
 class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
   public:
-    using FileSystemWrapper::FileSystemWrapper;
+    RecoverableFileSystem(const std::shared_ptr<rocksdb::FileSystem>& real,
+                          std::shared_ptr<LogNotes> notes)
+        : FileSystemWrapper(real), notes_(std::move(notes)) {}
     [[nodiscard]] const char* Name() const override { return "RecoverableFileSystem"; }
 
     IOStatus NewWritableFile(const std::string& name, const FileOptions& options,
@@ -214,10 +217,13 @@ class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
             return wrapped<RecoverableFile>(target()->NewWritableFile(name, options, file, debug),
                                             *file, patience_);
         }
-        const auto make = [files = target_, patience = patience_, name,
+        const auto make = [files = target_, patience = patience_, notes = notes_, name,
                            options](std::unique_ptr<FSWritableFile>& made) {
-            return wrapped<RecoverableFile>(files->NewWritableFile(name, options, &made, nullptr),
-                                            made, patience);
+            IOStatus status = files->NewWritableFile(name, options, &made, nullptr);
+            if (status.ok()) {
+                notes->made(fileOf(name));
+            }
+            return wrapped<RecoverableFile>(std::move(status), made, patience);
         };
         *file = std::make_unique<RecoverableLog>(make, patience_);
         return IOStatus::OK();
@@ -253,6 +259,14 @@ class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
         return patience_->mark(target()->RenameFile(from, to, options, debug));
     }
 
+    IOStatus DeleteFile(const std::string& name, const IOOptions& options,
+                        IODebugContext* debug) override {
+        if (name.ends_with(".log")) {
+            notes_->removing(fileOf(name));
+        }
+        return target()->DeleteFile(name, options, debug);
+    }
+
     [[nodiscard]] bool logIsEmpty() const { return patience_->emptyLog != nullptr; }
     [[nodiscard]] bool hasFailedLogs() const { return patience_->failedLogs != 0; }
     bool giveUp() {
@@ -261,11 +275,16 @@ class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
     }
 
   private:
+    static std::string_view fileOf(std::string_view path) {
+        return path.substr(path.rfind('/') + 1);
+    }
+
     const std::shared_ptr<Patience> patience_{std::make_shared<Patience>()};
+    const std::shared_ptr<LogNotes> notes_;
 };
 
-RecoverableFiles::RecoverableFiles(rocksdb::Env& below)
-    : files_(std::make_shared<RecoverableFileSystem>(below.GetFileSystem())),
+RecoverableFiles::RecoverableFiles(rocksdb::Env& below, std::shared_ptr<LogNotes> notes)
+    : files_(std::make_shared<RecoverableFileSystem>(below.GetFileSystem(), std::move(notes))),
       env_(rocksdb::NewCompositeEnv(files_)) {}
 
 RecoverableFiles::~RecoverableFiles() = default;

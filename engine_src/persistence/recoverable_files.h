@@ -10,6 +10,8 @@
 
 #include <memory>
 
+#include "persistence/log_notes.h"
+
 namespace rocksdb {
 class Env;
 }  // namespace rocksdb
@@ -20,8 +22,8 @@ class RecoverableFileSystem;
 
 class RecoverableFiles {
   public:
-    /// `below` outlives it.
-    explicit RecoverableFiles(rocksdb::Env& below);
+    /// `below` outlives it. The logs that are made and removed are recorded in `notes`.
+    RecoverableFiles(rocksdb::Env& below, std::shared_ptr<LogNotes> notes);
     RecoverableFiles(const RecoverableFiles&) = delete;
     RecoverableFiles& operator=(const RecoverableFiles&) = delete;
     ~RecoverableFiles();

@@ -20,6 +20,7 @@
 
 #include "logging/log.h"
 #include "persistence/checked_file.h"
+#include "persistence/log_notes.h"
 #include "persistence/log_scan.h"
 #include "persistence/recoverable_files.h"
 #include "persistence/rocks_status.h"
@@ -77,6 +78,11 @@ class RocksLog final : public rocksdb::Logger {
     const std::string path_;
 };
 
+/// The numbers in their names have at least six digits.
+bool isOlder(const std::string& file, const std::string& other) {
+    return std::pair(file.size(), file) < std::pair(other.size(), other);
+}
+
 /// The write-ahead logs of a database, oldest first.
 std::vector<std::filesystem::path> logsIn(const std::filesystem::path& path) {
     std::vector<std::filesystem::path> logs;
@@ -85,7 +91,9 @@ std::vector<std::filesystem::path> logsIn(const std::filesystem::path& path) {
             logs.push_back(entry.path());
         }
     }
-    std::sort(logs.begin(), logs.end());  // their numbers have leading zeros
+    std::sort(logs.begin(), logs.end(), [](const auto& log, const auto& other) {
+        return isOlder(log.filename(), other.filename());
+    });
     return logs;
 }
 
@@ -113,11 +121,6 @@ std::vector<std::string> notedManifests(const std::filesystem::path& path) {
     return noted;
 }
 
-/// Their numbers have at least six digits.
-bool isOlder(const std::string& manifest, const std::string& other) {
-    return std::pair(manifest.size(), manifest) < std::pair(other.size(), other);
-}
-
 std::filesystem::path noteOf(const std::filesystem::path& path, const std::string& manifest) {
     return path.string() + "." + manifest;
 }
@@ -137,8 +140,8 @@ void noteManifest(const std::filesystem::path& path, const std::string& identity
 }  // namespace
 
 void RocksStore::openDatabase(const std::string& path) {
-    files_ = std::make_unique<RecoverableFiles>(config_.env != nullptr ? *config_.env
-                                                                       : *rocksdb::Env::Default());
+    files_ = std::make_unique<RecoverableFiles>(
+            config_.env != nullptr ? *config_.env : *rocksdb::Env::Default(), logNotes_);
     rocksdb::DBOptions options;
     options.env = files_->env();
     options.create_if_missing = config_.mayCreate;
@@ -215,6 +218,10 @@ void RocksStore::openDatabase(const std::string& path) {
         noteGaps();
     }
     noteManifest(path, identity);
+    if (const auto logs = logsIn(path); !logs.empty()) {
+        // What the others had is in table files by now.
+        logNotes_->beginWith(logs.back().filename().string());
+    }
     keys_ = handles[0];
     seqnos_ = handles[1];
     states_ = handles[2];
@@ -287,6 +294,9 @@ void RocksStore::checkFiles(const std::filesystem::path& path) {
             throw DamageError("the write-ahead log of " + path.string() + " is missing");
         }
     }
+    if (!logs.empty()) {
+        checkForMissingLogs(logs.back());
+    }
     uint64_t bytes = 0;
     std::string from;
     for (const auto& log : logs) {
@@ -304,6 +314,25 @@ void RocksStore::checkFiles(const std::filesystem::path& path) {
                 "up to {} of {} bytes of the write-ahead log are cut off, from {} on; the writes "
                 "in them are lost",
                 cutOffBytes_, bytes, from);
+    }
+}
+
+void RocksStore::checkForMissingLogs(const std::filesystem::path& newest) {
+    for (const std::string& name : logNotes_->names()) {
+        const auto log = newest.parent_path() / name;
+        if (std::filesystem::exists(log)) {
+            continue;
+        }
+        if (isOlder(newest.filename(), name)) {
+            // A power cut leaves that if nothing has synced the directory since.
+            log::warn("the write-ahead log {} is missing; the writes in it are lost", log.string());
+            continue;
+        }
+        // Without it, the later ones lead to a state that never was.
+        hasGaps_ = true;
+        if (!config_.acceptLoss) {
+            throw DamageError("the write-ahead log " + log.string() + " is missing");
+        }
     }
 }
 

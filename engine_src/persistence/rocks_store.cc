@@ -13,6 +13,7 @@
 #include "memory/bucket_memory.h"
 #include "options/mutation.h"
 #include "persistence/doc_codec.h"
+#include "persistence/log_notes.h"
 #include "persistence/recoverable_files.h"
 #include "persistence/rocks_scan.h"
 #include "persistence/rocks_status.h"
@@ -33,7 +34,10 @@ constexpr size_t kStateBytes = 256;
 }  // namespace
 
 RocksStore::RocksStore(const std::string& path, const RocksConfig& config)
-    : config_(config), gapsNote_(path + "-gaps"), hasGaps_(std::filesystem::exists(gapsNote_)) {
+    : config_(config),
+      gapsNote_(path + "-gaps"),
+      logNotes_(std::make_shared<LogNotes>(path + "-logs")),
+      hasGaps_(std::filesystem::exists(gapsNote_)) {
     const NonBucketGuard guard;
     checkFiles(path);
     openDatabase(path);

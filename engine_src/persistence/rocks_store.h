@@ -36,6 +36,7 @@ class WriteBatch;
 
 namespace kv {
 
+class LogNotes;
 class RecoverableFiles;
 
 class RocksStore final : public KVStore {
@@ -75,6 +76,9 @@ class RocksStore final : public KVStore {
     /// Refuses files that RocksDB would silently take for an older or an empty database, and
     /// determines how much of the log will be cut off. Throws StoreError.
     void checkFiles(const std::filesystem::path& path);
+    /// Reports write-ahead logs that are missing, if others are there. Throws StoreError if later
+    /// ones are.
+    void checkForMissingLogs(const std::filesystem::path& newest);
     /// Opens the database in `path` into db_ and the handles.
     void openDatabase(const std::string& path);
     /// Records, before the database is repaired, that documents may be missing: later nothing shows
@@ -93,6 +97,7 @@ class RocksStore final : public KVStore {
 
     RocksConfig config_;
     const std::filesystem::path gapsNote_;
+    const std::shared_ptr<LogNotes> logNotes_;
     std::string notedIdentity_;  ///< of the store with which the last start was made, if known
     uint64_t cutOffBytes_{0};    ///< of the log, at most
     bool hasGaps_{false};

@@ -83,11 +83,12 @@ class Store:
         self.contents: Contents | None = None
         self.earlier: list[Documents] = []  # at the end of the lives before the last one
         self.stop = "clean"
+        self.flags: tuple[str, ...] = ()  # of every start
 
     def command(self, data: Path, port_file: Path, *flags: str) -> list[str]:
         return [
             str(self.engine), "--port=0", f"--port-file={port_file}", f"--data-dir={data}",
-            f"--vbuckets={VBUCKETS}", "--shards=1", "--threads=1", "--quota-mb=64", *flags,
+            f"--vbuckets={VBUCKETS}", "--shards=1", "--threads=1", "--quota-mb=64", *self.flags, *flags,
         ]  # fmt: skip
 
     def start(self, data: Path, *flags: str) -> tuple[subprocess.Popen[str], int | None]:
@@ -285,6 +286,21 @@ def test_no_exchanged_or_older_file_is_a_silent_loss(store: Store) -> None:
     damages += [(f"older {files}", put_back(older, *files)) for files in pairs]
     damages.append(("all older files", put_back(older, *earlier)))
     check(store, damages)
+
+
+@pytest.mark.parametrize("store", ["killed"], indirect=True)
+def test_no_missing_log_of_several_is_a_silent_loss(store: Store) -> None:
+    """The documents of small write buffers are in several logs, which the store needs together."""
+    store.flags = ("--param=rocksdb_write_buffer_mb=1",)
+    logs: list[Path] = []
+    for life in itertools.count():
+        keys = range(1500)
+        store.live([set_frame(b"big-%d" % n, b"%d" % life * 1500, vbucket=n % 2) for n in keys])
+        logs = [file for file in store.files() if file.suffix == ".log"]
+        if len(logs) > 1:
+            break
+    counted = check(store, [(f"without {log}", remove(log)) for log in logs])
+    assert counted["reported"], "the newest, which a power cut may leave out"
 
 
 @pytest.mark.parametrize("store", ["clean"], indirect=True)
