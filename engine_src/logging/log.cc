@@ -84,11 +84,12 @@ constexpr std::size_t kMostBytes = 4000;
 /// Writes to stderr without waiting, and not without limit. A reader that has stopped (a pager, a
 /// supervisor that hangs) must not stop the threads that log, and strangers who fail to log in must
 /// not fill the disk that has the log. Lines beyond that are lost, and the next one that is written
-/// is preceded by their number.
+/// is preceded by their number. Strangers cause information only, so that it leaves lines for
+/// warnings and errors.
 class BoundedStderr final : public spdlog::sinks::base_sink<std::mutex> {
   protected:
     void sink_it_(const spdlog::details::log_msg& message) override {
-        if (!mayWrite(message.time)) {
+        if (!mayWrite(message.time, message.level < spdlog::level::warn ? kReserved : 0)) {
             ++lost_;
             return;
         }
@@ -107,12 +108,13 @@ class BoundedStderr final : public spdlog::sinks::base_sink<std::mutex> {
     using Time = spdlog::log_clock::time_point;
     static constexpr double kBurst = 20'000;
     static constexpr double kLinesPerSecond = 100;
+    static constexpr double kReserved = 1'000;
 
-    bool mayWrite(Time now) {
+    bool mayWrite(Time now, double reserved) {
         const std::chrono::duration<double> passed = now - last_;
         tokens_ = std::min(kBurst, tokens_ + std::max(0.0, passed.count()) * kLinesPerSecond);
         last_ = now;
-        if (tokens_ < 1) {
+        if (tokens_ < reserved + 1) {
             return false;
         }
         --tokens_;

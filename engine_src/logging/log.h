@@ -12,7 +12,8 @@ enum class Level : int { Trace, Debug, Info, Warn, Error, Off };
 
 /// Logs to stderr from here on, with the time and the level, everything of at least `level`: a name
 /// as --log-level takes it. Does not wait for the reader of stderr: lines for which it leaves no
-/// room, and those beyond 100 per second after a burst of 20 000, are counted and lost.
+/// room, and those beyond 100 per second after a burst of 20 000, are counted and lost. The last
+/// 1000 of the burst are for warnings and errors.
 void openStderr(const std::string& level);
 void setLevel(Level level);
 /// Formats nothing below the level. Never throws: a message that cannot be formatted is lost. A
