@@ -1,8 +1,10 @@
 #include "persistence/rocks_store.h"
 
+#include <fcntl.h>
 #include <rocksdb/db.h>
 #include <rocksdb/snapshot.h>
 #include <rocksdb/write_batch.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "logging/log.h"
 #include "memory/bucket_memory.h"
 #include "options/mutation.h"
 #include "persistence/doc_codec.h"
@@ -35,12 +38,14 @@ constexpr size_t kStateBytes = 256;
 
 RocksStore::RocksStore(const std::string& path, const RocksConfig& config)
     : config_(config),
+      path_(path),
       gapsNote_(path + "-gaps"),
       logNotes_(std::make_shared<LogNotes>(path + "-logs")),
       hasGaps_(std::filesystem::exists(gapsNote_)) {
     const NonBucketGuard guard;
     checkFiles(path);
     openDatabase(path);
+    directory_ = Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
 RocksStore::~RocksStore() {
@@ -187,6 +192,10 @@ rocksdb::Status RocksStore::tryWrite(rocksdb::WriteBatch& batch) {
 
 bool RocksStore::write(rocksdb::WriteBatch& batch) {
     bytesWritten_.fetch_add(batch.GetDataSize(), std::memory_order_relaxed);
+    if (!isInPlace()) {
+        failedCommits_.fetch_add(1, std::memory_order_relaxed);
+        return false;
+    }
     if (const rocksdb::Status status = tryWrite(batch); !status.ok()) {
         failedCommits_.fetch_add(1, std::memory_order_relaxed);
         // After an I/O error RocksDB refuses writes until it has recovered or is asked to resume;
@@ -196,6 +205,22 @@ bool RocksStore::write(rocksdb::WriteBatch& batch) {
     }
     commits_.fetch_add(1, std::memory_order_relaxed);
     return true;
+}
+
+bool RocksStore::isInPlace() {
+    struct stat named {};
+    struct stat ours {};
+    const bool there = ::stat((path_ / "CURRENT").c_str(), &named) == 0 &&
+                       ::stat(path_.c_str(), &named) == 0 &&
+                       ::fstat(directory_.get(), &ours) == 0 && named.st_dev == ours.st_dev &&
+                       named.st_ino == ours.st_ino;
+    if (!there && !away_.exchange(true)) {
+        log::error("{} was moved, removed or replaced: nothing is stored until it is back",
+                   path_.string());
+    } else if (there) {
+        away_ = false;
+    }
+    return there;
 }
 
 void RocksStore::end(const PersistedVbState& state) {
@@ -218,7 +243,7 @@ void RocksStore::abandon() {
 bool RocksStore::sync() {
     const NonBucketGuard guard;
     // Table files and the manifest are synced when they are written, so only the log remains.
-    const bool synced = !files_->hasFailedLogs() && db_->SyncWAL().ok();
+    const bool synced = isInPlace() && !files_->hasFailedLogs() && db_->SyncWAL().ok();
     syncs_.fetch_add(synced ? 1U : 0U, std::memory_order_relaxed);
     return synced;
 }

@@ -25,6 +25,7 @@
 #include "persistence/doc_codec.h"
 #include "persistence/kvstore.h"
 #include "persistence/rocks_config.h"
+#include "types/fd.h"
 
 namespace rocksdb {
 class ColumnFamilyHandle;
@@ -89,6 +90,9 @@ class RocksStore final : public KVStore {
     /// Looks up the next expected items together, into found_.
     void lookUpExpected();
     bool write(rocksdb::WriteBatch& batch);
+    /// Returns false if the directory was moved, removed or replaced. RocksDB would write on into
+    /// files that the next start does not find.
+    bool isInPlace();
     rocksdb::Status tryWrite(rocksdb::WriteBatch& batch);
     void putState(rocksdb::WriteBatch& batch, Vbid vbid, const PersistedVbState& state);
     bool put(const Item& item, const std::string& key, const std::optional<codec::KeyEntry>& old);
@@ -96,6 +100,9 @@ class RocksStore final : public KVStore {
     static std::string keyOf(Vbid vbid, std::string_view key);
 
     RocksConfig config_;
+    const std::filesystem::path path_;
+    Fd directory_;                   ///< open, so that no other one gets its number
+    std::atomic<bool> away_{false};  ///< reported, and not back since
     const std::filesystem::path gapsNote_;
     const std::shared_ptr<LogNotes> logNotes_;
     std::string notedIdentity_;  ///< of the store with which the last start was made, if known

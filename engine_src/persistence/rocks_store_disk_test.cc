@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -43,6 +45,25 @@ TEST_F(RocksStoreDiskTest, AFullDiskRefusesTransactionsUntilThereIsRoom) {
     EXPECT_TRUE(store_->sync());
     open();
     EXPECT_EQ(scan(vbid), (Docs{{1, "before"}, {2, "full"}}));
+}
+
+TEST_F(RocksStoreDiskTest, ADirectoryThatIsElsewhereTakesNothing) {
+    const Vbid vbid{1};
+    const auto db = path_ / "db";
+    EXPECT_TRUE(store(vbid, {item(vbid, "before", 1)}, 1));
+    std::filesystem::rename(db, path_ / "moved");
+    EXPECT_FALSE(store(vbid, {item(vbid, "moved", 2)}, 2));
+    EXPECT_FALSE(store_->sync());
+    std::filesystem::create_directory(db);
+    std::ofstream(db / "CURRENT") << "MANIFEST-000004\n";
+    EXPECT_FALSE(store(vbid, {item(vbid, "replaced", 2)}, 2));
+    std::filesystem::remove_all(db);
+    std::filesystem::rename(path_ / "moved", db);
+    EXPECT_TRUE(store(vbid, {item(vbid, "back", 2)}, 2));
+    EXPECT_TRUE(store_->sync());
+    std::filesystem::remove_all(db);
+    EXPECT_FALSE(store(vbid, {item(vbid, "removed", 3)}, 3));
+    EXPECT_FALSE(store_->saveVbState(vbid, state(3)));
 }
 
 TEST_F(RocksStoreDiskTest, WriteErrorsPassWithTheirCause) {

@@ -142,6 +142,29 @@ def test_what_is_written_while_the_disk_is_full_is_stored_when_it_has_room(
             assert wire.ask(0x00, b"key-%d" % n).value == b"while it was full"
 
 
+def test_nothing_is_called_stored_in_a_directory_that_is_elsewhere(
+    start_engine: Callable[..., Engine], tmp_path: Path
+) -> None:
+    data, away = tmp_path / "data", tmp_path / "away"
+    engine = start_engine(kind="persistent")
+    with Wire(engine.port) as wire:
+        persist(wire, 10)
+        data.rename(away)
+        for n in range(10):
+            assert wire.ask(0x01, b"key-%d" % n, b"while it was away", bytes(8)).status == 0
+        until(lambda: int(wire.stats()["ep_item_commit_failed"]) > 0, "it is called stored")
+        assert wire.stats()["ep_queue_size"] != "0"
+        away.rename(data)
+        until(lambda: wire.stats()["ep_queue_size"] == "0", "all is stored")
+    assert "moved, removed or replaced" in engine.log.read_text()
+    engine.process.kill()
+    engine.process.wait(PATIENCE_S)
+    engine = start_engine(kind="persistent")
+    with Wire(engine.port) as wire:
+        for n in range(10):
+            assert wire.ask(0x00, b"key-%d" % n).value == b"while it was away"
+
+
 def test_what_the_store_holds(start_engine: Callable[..., Engine], tmp_path: Path) -> None:
     """Its memory is charged to no bucket, and is in RSS all the same: STAT names the parts."""
     engine = start_engine("--param", "rocksdb_write_buffer_mb=64", kind="persistent")
