@@ -6,7 +6,8 @@ with a primary throughput.
 worse   fails if a row is *worse* and its interval reaches beyond the margin: the loss is certain and
         not shown to be too small to matter. It also fails if no row has a verdict.
 unsure  also fails for each row that is *unsure*, *not comparable* or without a verdict, and for each
-        primary metric that was not measured. A pass means that no loss is left possible.
+        case, variant and primary metric that was not measured, such as those of a variant that always
+        crashed. A pass means that no loss is left possible.
 lost    fails if a gain of the spec's `expected_gains` is certainly smaller than expected or was not
         measured, or if the spec lists no gains.
 
@@ -65,7 +66,7 @@ def judge(document: Mapping[str, Any], fail_on: str | None) -> Judgement:
     judged = [*rows, *(row for row in hidden if _place(row) in disagreeing)]
     failing = [_line(row) for row in judged if row["verdict"] == "worse" and beyond_margin(row)]
     unknown = [_line(row) for row in rows if row["verdict"] not in SURE]
-    unknown += [f"{metric} was not measured" for metric in _not_measured(document)]
+    unknown += [f"{missing} was not measured" for missing in _not_measured(document)]
     if fail_on == "unsure":
         failing += unknown
         unknown = []
@@ -74,15 +75,37 @@ def judge(document: Mapping[str, Any], fail_on: str | None) -> Judgement:
     return Judgement(tuple(failing), tuple(unknown))
 
 
+def _case(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return row["workload"], row["bucket"]
+
+
 def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return row["workload"], row["bucket"], row["variant"]
+    return (*_case(row), row["variant"])
 
 
 def _not_measured(document: Mapping[str, Any]) -> list[str]:
-    """Return the primary metrics that only the baseline has, or no variant: they have no row."""
-    measured = {row["metric"] for row in document["results"] if row["variant"] != row["baseline"]}
-    primary = (document.get("spec") or {}).get("primary") or ()
-    return [metric for metric in primary if metric not in measured]
+    """Return what has no row: primary metrics, cases, and primary metrics of a variant in a measured case."""
+    results = document["results"]
+    spec, discarded = (
+        document.get("spec") or {},
+        (document.get("facts") or {}).get("discarded") or (),
+    )
+    measured = {row["metric"] for row in results}
+    missing = [metric for metric in spec.get("primary") or () if metric not in measured]
+    cases = {_case(row) for row in results}
+    missing += dict.fromkeys(
+        " ".join(_case(trial)) for trial in discarded if _case(trial) not in cases
+    )
+    having = {(*_place(row), row["metric"]) for row in results}
+    primary = [row for row in results if row["primary"] and row["direction"] != "none"]
+    baselines = {row["baseline"] for row in results}
+    variants = [*(spec.get("variants") or ()), *(row["variant"] for row in [*results, *discarded])]
+    return missing + [
+        f"{variant} {' '.join(case)} {metric}"
+        for case, metric in dict.fromkeys((_case(row), row["metric"]) for row in primary)
+        for variant in dict.fromkeys(variants)
+        if variant not in baselines and (*case, variant, metric) not in having
+    ]
 
 
 def _judge_expected_gains(expected_gains: Sequence[Mapping[str, Any]]) -> Judgement:

@@ -114,5 +114,40 @@ def test_a_primary_metric_that_was_not_measured_is_reported(fail_on):
     judgement = judge(document, fail_on)
     lines = judgement.failing if fail_on == "unsure" else judgement.passed_unknown
     assert lines == ("latency_get_p99_us was not measured",)
-    document["results"].append(row(metric="latency_get_p99_us", direction="lower", verdict="same"))
+    document["results"].append({**SAME, "metric": "latency_get_p99_us", "direction": "lower"})
     assert judge(document, fail_on) == Judgement()
+
+
+NOT_THERE = {
+    "variant": {
+        "results": [BASELINE, SAME],
+        "spec": {"variants": {"glibc": {}, "je": {}, "other": {}}},
+    },
+    "variant in one case": {
+        "results": [
+            BASELINE,
+            SAME,
+            {**BASELINE, "workload": "append"},
+            {**SAME, "workload": "append"},
+            row(verdict="same"),
+        ]
+    },
+    "case": {
+        "results": [BASELINE, SAME],
+        "facts": {
+            "discarded": [
+                {"workload": "append", "bucket": "persistent", "variant": v}
+                for v in ("glibc", "other")
+            ]
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("what", NOT_THERE)
+def test_a_case_or_variant_without_a_trial_that_counts_is_reported(what):
+    """A variant that always crashes has no row, and a case without trials has none."""
+    assert len(judge(NOT_THERE[what], "unsure").failing) == 1
+    passed = judge(NOT_THERE[what], "worse")
+    assert passed.failing == ()
+    assert len(passed.passed_unknown) == 1
