@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.report.numbers import bracket, decimals, signed
+from perfrunner.report.numbers import bracket, interval_places, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,7 +65,7 @@ def _change(part: Part) -> str:
     if interval is None:
         return signed(value, 1)
     low, high = (100 * end for end in interval)
-    places = decimals((high - low) / 2, abs(value))
+    places = interval_places((low, high), abs(value))
     shown = signed(value, places)
     return f"{shown} {bracket(signed(low, places), signed(high, places), shown)}"
 

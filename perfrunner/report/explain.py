@@ -21,7 +21,7 @@ from perfrunner.analysis.explain import (
 from perfrunner.errors import TrialError
 from perfrunner.measure.cpu_profile import Folded, added
 from perfrunner.report.flame import short_name
-from perfrunner.report.numbers import bracket, decimals, minus, p_text, signed
+from perfrunner.report.numbers import bracket, interval_places, minus, p_text, signed
 from perfrunner.results.raw import read_profile, trial_profile
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class Numbers:
     def change(self, change: Change) -> str:
         """Return a difference with its interval: `+0.081 [+0.060, +0.102]`."""
         low, high = (self.factor * end for end in change.ci95)
-        places = max(3, decimals((high - low) / 2)) if self.pair.per_op else 2
+        places = max(3, interval_places((low, high))) if self.pair.per_op else 2
         value = signed(self.factor * change.difference, places)
         return f"{value} {bracket(signed(low, places), signed(high, places), value)}"
 
@@ -331,7 +331,7 @@ def _percent(change: Change) -> str:
     if not change.base:
         return ""
     value, low, high = (100 * x / change.base for x in (change.difference, *change.ci95))
-    places = decimals((high - low) / 2, abs(value))
+    places = interval_places((low, high), abs(value))
     shown = signed(value, places)
     return f"{shown} % {bracket(signed(low, places), signed(high, places), shown)}"
 

@@ -189,8 +189,9 @@ def factor(value: float, digits: int = 3) -> str:
 
 
 def factor_digits(value: float, low: float, high: float) -> int:
-    """Return the digits of a factor: three, or four if three cannot tell the value from its interval."""
-    return 4 if factor(low) == factor(value) == factor(high) else 3
+    """Return the digits of a factor: three, or four if three cannot tell its interval from the value or an end from 1."""
+    rounded = any(factor(end) == factor(1.0) != factor(end, 4) for end in (low, high))
+    return 4 if rounded or factor(low) == factor(value) == factor(high) else 3
 
 
 def factor_steps(low: float, high: float) -> list[float]:
@@ -215,7 +216,7 @@ def factor_label(value: float) -> str:
 def _signed(value: float, bounds: Interval | None, unit: str) -> str:
     if bounds is None:
         return f"{minus(f'{value:+.2f}')} {unit}"
-    places = decimals((bounds[1] - bounds[0]) / 2, abs(value))
+    places = interval_places(bounds, abs(value))
     low, high = (signed(b, places) for b in bounds)
     shown = signed(value, places)
     inside = bracket(low, high, shown)
@@ -251,6 +252,16 @@ def decimals(half: float | None, size: float = 0.0) -> int:
     if half >= 10:
         return 0
     return min(most, 3, max(1, -math.floor(math.log10(half))))
+
+
+def interval_places(bounds: Interval, size: float = 0.0) -> int:
+    """Return the decimal places of a change with its interval: `decimals`, or more to show on which side of zero it ends.
+
+    An end of −0.02 that is written as 0.0 does not show whether the interval includes zero.
+    """
+    least = decimals((bounds[1] - bounds[0]) / 2, size)
+    enough = (p for p in range(least, 4) if all(not e or float(f"{e:.{p}f}") for e in bounds))
+    return next(enough, least)
 
 
 def _scaled(interval: Interval, factor: float) -> Interval:

@@ -39,6 +39,8 @@ def output(*rows, cases=CASES[:1]):
         (row("same", 0.999, 0.996, 1.002), "0.1 % slower [-0.4, +0.2], same"),
         (row("same", 1.0001, 0.994, 1.006), "as fast [-0.6, +0.6], same"),
         (row("worse", 0.994, 0.990, 0.998, small=True), "0.6 % slower [-1.0, -0.2], worse (small)"),
+        (row("unsure", 1.007, 0.9998, 1.0145, more_blocks=9, decides=0.01),
+         "0.70 % faster [-0.02, +1.45], unsure (9 more blocks decide ±1.0 %)"),
         (row("better", 2.13, 2.10, 2.16), "2.13 times faster [2.10, 2.16], better"),
         (row("worse", 0.5, 0.49, 0.51), "2.00 times slower [1.96, 2.04], worse"),
         (row("unsure", 1.005, 0.994, 1.015, more_blocks=23, decides=0.012),
