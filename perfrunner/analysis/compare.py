@@ -388,6 +388,8 @@ def _corrected(drafts: list[Row], look: Look) -> list[Effect | None]:
 
 
 def _disagreement(effect: Effect) -> Iterable[str]:
+    if effect.n < MIN_BLOCKS:
+        return  # the signed-rank test cannot reject
     if effect.p is None or effect.wilcoxon_p is None or effect.t is None:
         return
     if (effect.p < ALPHA) != (effect.wilcoxon_p < ALPHA):

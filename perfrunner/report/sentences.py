@@ -22,6 +22,7 @@ from perfrunner.report.numbers import (
     decimals,
     factor,
     factor_digits,
+    interval_places,
     is_large,
     minus,
     scale_of,
@@ -132,8 +133,10 @@ def sentences(comparison: Comparison) -> tuple[Sentence, ...]:
         for metric, having in measured.items()
     }
     failed = Counter(trial.variant for trial in comparison.discarded if trial.status == "failed")
+    given = bool(preface(comparison))
     return tuple(
-        _sentence(variant, rows, comparison.cases, places, failed) for variant, rows in variants
+        _sentence(variant, rows, comparison.cases, places, failed, reasons=not given)
+        for variant, rows in variants
     )
 
 
@@ -156,11 +159,13 @@ def _sentence(
     cases: Sequence[Case],
     places: Mapping[str, Sequence[Case]],
     failed: Mapping[str, int],
+    *,
+    reasons: bool,
 ) -> Sentence:
     """Return the sentence of a variant.
 
     `places` has the cases in which each metric was measured, `failed` the number of failed trials of each variant: the
-    sentence compares the blocks that both survived.
+    sentence compares the blocks that both survived. `reasons`: say why a row has no verdict.
     """
     baselines = [row.effect.baseline for row in rows if row.effect is not None]
     blocks = {row.effect.n for row in rows if row.effect is not None}
@@ -175,7 +180,8 @@ def _sentence(
     clauses: list[Clause] = []
     for metric in dict.fromkeys(row.metric.id for row in rows):
         of_metric = [row for row in rows if row.metric.id == metric]
-        clauses += (_clause(group, cases, places[metric]) for group in _groups(of_metric))
+        groups = _groups(of_metric)
+        clauses += (_clause(group, cases, places[metric], reasons=reasons) for group in groups)
     return Sentence(variant, f"{against}{n}", tuple(clauses))
 
 
@@ -191,14 +197,16 @@ def _groups(rows: Sequence[Row]) -> Iterable[list[Row]]:
         yield from groups.values()
 
 
-def _clause(rows: Sequence[Row], cases: Sequence[Case], places: Sequence[Case]) -> Clause:
+def _clause(
+    rows: Sequence[Row], cases: Sequence[Case], places: Sequence[Case], *, reasons: bool
+) -> Clause:
     first = rows[0]
     where = _where([row.case for row in rows], cases, places)
     word = (first.verdict or "") + (" (small)" if first.small else "")
     if first.verdict == "not comparable" or first.effect is None:
         word += f" ({first.reason})" if first.reason else ""
         return Clause(first.metric.id, first.verdict, f"{noun(first.metric)}{where}", word)
-    if first.verdict is None and first.effect.paired and first.effect.n >= MIN_BLOCKS:
+    if first.verdict is None and reasons:
         word = first.reason
     if first.verdict == "unsure":
         word += f" ({_plan(rows)})"
@@ -231,8 +239,8 @@ def _change(rows: Sequence[Row]) -> str:
     values, bounds, unit = _measures(rows)
     if unit == TIMES_SIGN:
         return _factors(metric, values, bounds)
-    half = None if bounds is None else (bounds[1] - bounds[0]) / 2
-    places = decimals(half, max(map(abs, values)))
+    size = max(map(abs, values))
+    places = decimals(None, size) if bounds is None else interval_places(bounds, size)
     inside = (
         "" if bounds is None else f" {_bracket(values, bounds, partial(signed, places=places))}"
     )

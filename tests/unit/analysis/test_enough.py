@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfrunner.analysis.compare import compare
-from perfrunner.report.sentences import sentences
+from perfrunner.report.sentences import preface, sentences
 
 BASE = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 100.2, 99.7]
 
@@ -80,3 +80,26 @@ def test_a_percentile_needs_ten_operations_beyond_it(row_of, metric, ops, judged
     assert (row.verdict == "better") == judged
     if not judged:
         assert "operations of a trial are slower" in row.reason
+
+
+@pytest.mark.parametrize("blocks", [10, 4])
+def test_a_change_without_a_verdict_says_why_unless_the_first_line_did(data_of, blocks):
+    """One variant of two crashed in most blocks, so that the other one alone has a verdict."""
+    values = [1e6 * (1 + 0.001 * (block % 3)) for block in range(10)]
+    faster = [1.05 * value + 100 * block for block, value in enumerate(values)]
+    comparison = compare(data_of({"a": values[:blocks], "b": faster[:blocks], "c": faster[:4]}))
+    b, c = map(str, sentences(comparison))
+    reason = "4 blocks: numbers only, a verdict needs 6"
+    assert (reason in c) is (blocks == 10)
+    assert reason not in b
+    assert bool(preface(comparison)) is (blocks == 4)
+
+
+@pytest.mark.parametrize("blocks", [4, 8])
+def test_few_blocks_are_no_disagreement_of_the_two_tests(blocks, data_of):
+    """The smallest p of the signed-rank test of five blocks is 0.0625, however clear the change is."""
+    faster = [1.05 * value for value in BASE[:blocks]]
+    faster[1] *= 1.001
+    (_, row) = compare(data_of({"a": BASE[:blocks], "b": faster})).rows
+    assert row.effect.p < 0.001
+    assert not [note for note in row.notes if "signed-rank" in note]
