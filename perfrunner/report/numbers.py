@@ -189,7 +189,7 @@ def factor(value: float, digits: int = 3) -> str:
 
 
 def factor_digits(value: float, low: float, high: float) -> int:
-    """Return the digits of a factor: three, or four if three cannot tell its interval from the value or an end from 1."""
+    """Return the digits of a factor: three, or four to tell the value from its interval and an end from 1."""
     rounded = any(factor(end) == factor(1.0) != factor(end, 4) for end in (low, high))
     return 4 if rounded or factor(low) == factor(value) == factor(high) else 3
 
@@ -255,9 +255,9 @@ def decimals(half: float | None, size: float = 0.0) -> int:
 
 
 def interval_places(bounds: Interval, size: float = 0.0) -> int:
-    """Return the decimal places of a change with its interval: `decimals`, or more to show on which side of zero it ends.
+    """Return the decimal places of a change with its interval: `decimals`, or more if an end is rounded to zero.
 
-    An end of −0.02 that is written as 0.0 does not show whether the interval includes zero.
+    Then the interval would not show whether it includes zero.
     """
     least = decimals((bounds[1] - bounds[0]) / 2, size)
     enough = (p for p in range(least, 4) if all(not e or float(f"{e:.{p}f}") for e in bounds))
