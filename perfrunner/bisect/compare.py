@@ -18,6 +18,7 @@ from perfrunner.spec.pair import pair, spec_document
 from perfrunner.spec.source import SourceSpec
 
 if TYPE_CHECKING:
+    from perfrunner.analysis.model import Comparison
     from perfrunner.build import Artifact
     from perfrunner.experiment.events import Event, Listener
     from perfrunner.sources.resolve import Sources
@@ -184,29 +185,31 @@ class Comparer:
         from perfrunner.results import open_store
 
         with open_store(self.out_dir, self.store_url, create=False) as store:
-            comparison = compare(store.load(experiment))
-        row = next(
-            (
-                row
-                for row in comparison.rows
-                if row.metric.id == self.state.metric and row.variant == name
-            ),
-            None,
-        )
-        if row is None or row.effect is None:
-            reason = row.reason if row is not None else f"{self.state.metric} was not measured"
-            why = "; ".join(filter(None, [reason, *failures[:1]]))
-            return Measured(why, experiment=experiment)
-        low, high = row.effect.ci95 or (None, None)
-        return Measured(
-            kind=row.effect.kind,
-            estimate=row.effect.estimate,
-            low=low,
-            high=high,
-            verdict=row.verdict,
-            blocks=row.effect.n,
-            experiment=experiment,
-        )
+            data = store.load(experiment)
+        measured = result_of(compare(data), self.state.metric, name, failures)
+        return replace(measured, experiment=experiment)
+
+
+def result_of(
+    comparison: Comparison, metric: str, name: str, failures: tuple[str, ...] = ()
+) -> Measured:
+    """Return what a comparison says of a variant; without an estimate if it says nothing, or is not comparable."""
+    row = next(
+        (row for row in comparison.rows if row.metric.id == metric and row.variant == name), None
+    )
+    if row is None or row.effect is None or row.verdict == "not comparable":
+        reason = row.reason if row is not None else f"{metric} was not measured"
+        return Measured("; ".join(filter(None, [reason, *failures[:1]])))
+    low, high = row.effect.ci95 or (None, None)
+    return Measured(
+        why=row.reason,
+        kind=row.effect.kind,
+        estimate=row.effect.estimate,
+        low=low,
+        high=high,
+        verdict=row.verdict,
+        blocks=row.effect.n,
+    )
 
 
 def _tell_progress(tell: Callable[[Event], None], variant: str, line: str) -> None:

@@ -1,7 +1,8 @@
 """The search of a bisection: choose the next commit, judge its comparison, and decide when to stop.
 
-The bad revision is measured first: the search looks for its effect E against the good revision. A
-commit is bad if the whole interval of its effect lies on E's side of E/2, and good if it lies on the
+The bad revision is measured first: the search looks for its effect E against the good revision. If
+the interval of E contains E/2, the revision is measured again with twice the blocks, because a change
+that was just visible tends to be exaggerated, and then E/2 would not divide the commits. A commit is bad if the whole interval of its effect lies on E's side of E/2, and good if it lies on the
 other side. If the interval contains E/2, the commit is measured again with twice the blocks, up to a
 limit, and then skipped. git chooses the commits as `git bisect` does (`rev-list --bisect-all`), among
 those that touch the engine, or the directory that a server's repository is named by.
@@ -113,6 +114,17 @@ class Measured:
     programs: str | None = None
 
 
+def _exaggerates(measured: Measured) -> bool:
+    """Return whether the interval of a change contains half of it, and more blocks can make it narrower."""
+    if measured.verdict not in TURNED or not 0 < measured.blocks < MOST_BLOCKS:
+        return False
+    estimate, *ends = (
+        0.0 if value is None else math.log(value) if measured.kind == "ratio" else value
+        for value in (measured.estimate, measured.low, measured.high)
+    )
+    return min(map(abs, ends)) < abs(estimate) / 2
+
+
 @dataclass
 class Search:
     """A bisection in progress.
@@ -175,6 +187,8 @@ class Search:
 
     def _first(self) -> Step:
         measured = self.measure(self.state.bad, None)
+        while _exaggerates(measured):
+            measured = self.measure(self.state.bad, min(2 * measured.blocks, MOST_BLOCKS))
         self.state.kind = measured.kind
         step = self._taken(self.state.bad, measured, "bad", measured.why)
         if measured.verdict not in TURNED:

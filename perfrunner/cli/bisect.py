@@ -21,7 +21,7 @@ from perfrunner.cli.request import (
     resume_command,
 )
 from perfrunner.errors import EXIT_INTERRUPTED, UsageError
-from perfrunner.spec.metrics import METRICS, is_metric
+from perfrunner.spec.metrics import METRICS, is_metric, metric_type
 from perfrunner.spec.suggest import expected_name
 
 if TYPE_CHECKING:
@@ -130,12 +130,17 @@ def command(
 def _of_one_case(spec: Spec, metric: str) -> Spec:
     """Make the metric the only primary one of the spec.
 
-    Raises UsageError if the spec has several cases, or too few blocks for a verdict.
+    Raises UsageError if the metric has no direction, or the spec several cases or too few blocks for a verdict.
     """
     from perfrunner.domain import MIN_BLOCKS
 
     if not is_metric(metric):
         raise UsageError(f"--metric: {expected_name('a metric', metric, METRICS)}")
+    if metric_type(metric).direction == "none":
+        raise UsageError(
+            f"--metric: neither direction of {metric} is better, so it has no verdict",
+            "choose a metric with a direction (see docs/reference/metrics.md)",
+        )
     if len(spec.cases) > 1:
         cases = ", ".join(str(case) for case in spec.cases)
         raise UsageError(

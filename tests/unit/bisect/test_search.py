@@ -186,3 +186,24 @@ class TestRefused:
         with pytest.raises(StoreError, match="cannot be read"):
             BisectState.load(tmp_path / "s.json")
         assert BisectState.load(tmp_path / "none.json") is None
+
+
+def test_a_change_that_was_just_visible_is_measured_again_before_it_divides_the_commits(
+    history,
+) -> None:
+    """The true loss is 1 %, the first measurement finds 3 %: half of that would make every commit good."""
+    commits = history[1]
+    asked = []
+
+    def measure(commit: str, blocks: int | None) -> Measured:
+        asked.append(blocks)
+        if commit == commits[-1] and blocks is None:
+            return Measured("", "ratio", 0.97, 0.945, 0.995, "worse", 10)
+        ratio, half = 0.99 if commits.index(commit) >= 7 else 1.0, 0.004
+        return Measured("", "ratio", ratio, ratio - half, ratio + half, "worse", blocks or 10)
+
+    search = searching(history, measure)
+    first, *_ = search.run()
+    assert asked[:2] == [None, 20]
+    assert (first.estimate, first.blocks) == (0.99, 20)
+    assert search.culprits() == [commits[7]]

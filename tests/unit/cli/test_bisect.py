@@ -186,6 +186,7 @@ def test_ends_that_are_refused_leave_nothing_to_resume(lab):
     ("change", "message"),
     [
         ({"--metric": "ops_per_sec"}, "did you mean ops_per_s"),
+        ({"--metric": "payload_bytes"}, "neither direction of payload_bytes is better"),
         ({"--good": "mian"}, "has no revision mian (did you mean main?)"),
         ({"--good": "main", "--bad": "main~2"}, "(good) is newer than"),
         ({"--workloads": "pf,ap"}, "a bisection needs one workload on one bucket type"),
