@@ -93,6 +93,11 @@ def _code(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}".replace("\n", " ")
 
 
+def _cell(text: str) -> str:
+    """Return a code span for a table, whose cells end at any `|`."""
+    return _code(text).replace("|", "\\|")
+
+
 def _lines(report: Report, *, every: bool) -> Iterable[str]:
     yield f"## {_plain(report.experiment.name)}"
     yield ""
@@ -157,7 +162,7 @@ def _summary(report: Report) -> Iterable[str]:
         for case, rows in cases.items():
             by_variant = {row.variant: row for row in rows}
             first = rows[0]
-            name = f"`{metric}` {ARROWS[first.metric.direction]}"
+            name = f"{_cell(metric)} {ARROWS[first.metric.direction]}"
             if len(report.comparison.cases) > 1:
                 name += f" {_plain(str(case))}"
             base = by_variant.get(baseline)
@@ -201,7 +206,8 @@ def _case(report: Report, case: Case, *, every: bool) -> Iterable[str]:
 
 def _columns(row: Row, scale: Scale, *, first: bool) -> tuple[str, ...]:
     metric, summary, effect = row.metric, row.summary, row.effect
-    name = f"`{metric.id}` {ARROWS[metric.direction]}{' ★' if row.primary else ''}" if first else ""
+    star = " ★" if row.primary else ""
+    name = f"{_cell(metric.id)} {ARROWS[metric.direction]}{star}" if first else ""
     extremes = scale.span(summary.minimum, summary.maximum)
     return (
         name,

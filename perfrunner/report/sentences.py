@@ -210,7 +210,8 @@ def _clause(
         word = first.reason
     if first.verdict == "unsure":
         word += f" ({_plan(rows)})"
-    return Clause(first.metric.id, first.verdict, f"{_change(rows)}{where}", word)
+    text = f"{_change(rows)}{where}".replace("  ", " ")  # an unknown metric has no unit
+    return Clause(first.metric.id, first.verdict, text, word)
 
 
 def _plan(rows: Sequence[Row]) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from perfrunner.report import render
-from perfrunner.report.markdown import MOST_CHARACTERS
+import pytest
+
+from perfrunner.report import build_report, render
+from perfrunner.report.markdown import HEADER, MOST_CHARACTERS, markdown_text
 from perfrunner.report.published import plain
 
 
@@ -75,3 +77,16 @@ def test_no_name_and_no_command_becomes_markup(report):
     comment = render(hostile, "github-comment")
     assert f"Change against ``{name}``, paired by block" in comment
     assert comment.endswith(f"Reproduce: ``perfrunner run '{name} # x'``\n")
+
+
+@pytest.mark.parametrize("metric", ["Map<K, V>/a|b", "`tick`/a"])
+def test_a_metric_with_any_name_fills_one_cell(data, metric):
+    named = [replace(t, metrics={metric: t.metrics["ops_per_s"]}) for t in data.trials]
+    record = replace(data.experiment, spec_json={**data.experiment.spec_json, "primary": [metric]})
+    text = markdown_text(build_report(replace(data, trials=named, experiment=record)), every=True)
+    cells = {
+        len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines() if line.startswith("| `")
+    }
+    heads = {1 + len(HEADER), 2 + len(record.spec_json["variants"])}
+    assert cells == heads
+    assert not re.search(r"\d  \[", text)  # a metric without a unit has no gap either
