@@ -69,10 +69,10 @@ def histories(nights: Sequence[Night], metrics: Sequence[str]) -> list[History]:
 def history(nights: Sequence[Night], metric: str, *, metrics: int = 1) -> History:
     """Return the history of a metric over finished runs of one spec, oldest first.
 
-    The newest run defines what is compared. Runs with other hosts, engine settings or schedule are left out
-    of all series. A run that defines a workload, a variant or the baseline differently is left out of the
-    series concerned. `metrics` is the number of metrics examined, this one included; they share the false
-    alarms.
+    The newest run defines what is compared. Runs with other hosts, engine settings or schedule, or with more
+    than twice the blocks, are left out of all series. A run that defines a workload, a variant or the baseline
+    differently is left out of the series concerned. `metrics` is the number of metrics examined, this one
+    included; they share the false alarms.
     """
     if not nights:
         return History("", metric, (), ())
@@ -129,7 +129,8 @@ class _Unlike:
 
     def as_a_whole(self, record: ExperimentRecord) -> bool:
         """Note differences that exclude the run from all series; tell whether there are any."""
-        return self._note(record, differences(shared_environment(record), self._shared))
+        differs = differences(shared_environment(record), self._shared)
+        return self._note(record, [*differs, *_more_precise(record, self._newest)])
 
     def in_series(self, record: ExperimentRecord, row: NightRow) -> bool:
         """Note differences that exclude the run from the row's series; tell whether there are any."""
@@ -165,6 +166,15 @@ class _Unlike:
             known = self.differences.setdefault(record.id, [])
             known += [line for line in differs if line not in known]
         return bool(differs)
+
+
+def _more_precise(record: ExperimentRecord, newest: ExperimentRecord) -> list[str]:
+    """Return a difference if the run had more than twice the blocks of the newest, and so much less noise.
+
+    Next to such runs, the noise of few blocks looks like a change.
+    """
+    then, now = (run.spec_json.get("blocks") for run in (record, newest))
+    return [f"blocks: {then} or {now}"] if then and now and then > 2 * now else []
 
 
 def _level_of_a_look(share: float, series: int) -> float:

@@ -203,6 +203,20 @@ def test_only_what_was_measured_alike_is_one_series(nights, change, why):
     assert [run.experiment for run in series.runs] == ["e0", "e2", "e3"]
 
 
+@pytest.mark.parametrize(("then", "now", "left_out"), [(40, 10, 2), (20, 10, 0), (10, 40, 0)])
+def test_runs_with_many_more_blocks_do_not_define_the_noise_of_the_newest(
+    nights, then, now, left_out
+):
+    """Otherwise the wider noise of few blocks is reported as changes."""
+    runs = [changed(run, **HOST, spec={"blocks": then}) for run in nights([0.0] * 3)]
+    runs[2] = changed(runs[2], **HOST, spec={"blocks": now})
+    matches = followed(runs, "ops_per_s")
+    assert len(matches.left_out) == left_out
+    assert [line.partition(": ")[2] for line in matches.why] == ["blocks: 40 or 10"] * (
+        left_out > 0
+    )
+
+
 def test_what_changes_without_a_matter_leaves_nothing_out(nights):
     runs = [changed(run, **HOST) for run in nights([0.0] * 3)]
     hosts = {"here": {**HOST["hosts"]["here"], "load_average": 2.0, "boot_id": "x"}}
