@@ -258,7 +258,10 @@ def suspects(histories: Sequence[History]) -> list[Suspect]:
 
 BLOCKS = 40
 LEVEL = 0.002  # of a comparison, on the side of a loss
-BACK = 10  # nights between tonight and the good commit: more than a loss stays unsuspected
+# Nights between the good commit and tonight, or the night on which a reported change seems to begin. More than a loss
+# stays unsuspected, and more than that beginning is misplaced: for a loss of 2 standard deviations, it is late in 3 of
+# 10 cases, and the commit of the night before would have the loss.
+BACK = 10
 
 Key: TypeAlias = tuple[str, str, str, str]  # metric, variant, workload, bucket type
 
@@ -285,8 +288,9 @@ def suspicions(histories: Sequence[History], since: datetime) -> list[Suspicion]
     pairs = [*_of_alarms(histories, since), *((it.series, None) for it in suspects(histories))]
     by_key: dict[Key, Suspicion] = {}
     for series, first in pairs:
-        start = series.levels[-1].first
-        good = max(start, len(series.runs) - 1 - BACK) if first is None else max(0, first - 1)
+        begun = len(series.runs) - 1 if first is None else first
+        start = max(level.first for level in series.levels if level.first < max(1, begun))
+        good = max(start, begun - BACK)
         commits = series.runs[good].commit, series.runs[-1].commit
         if _clean(commits[0]) and _clean(commits[1]) and commits[0] != commits[1]:
             suspicion = Suspicion(series, str(commits[0]), str(commits[1]))
@@ -294,11 +298,11 @@ def suspicions(histories: Sequence[History], since: datetime) -> list[Suspicion]
     return list(by_key.values())
 
 
-def confirms_loss(row: Row) -> bool:
-    """Return whether a comparison with the good commit as the baseline confirms a loss."""
+def confirms_loss(row: Row) -> bool | None:
+    """Return whether a comparison with the good commit as the baseline confirms a loss; None if it cannot tell."""
     effect = row.effect
     if effect is None or effect.p is None or row.verdict == "not comparable":
-        return False
+        return None
     worse = turn_of(row.metric, effect.estimate > effect.neutral) == "worse"
     return worse and effect.p <= 2 * LEVEL
 

@@ -89,10 +89,11 @@ class Verification:
             if comparison is None
             else comparison.row(series.case, series.metric.id, comparison.variants[-1])
         )
-        if comparison is None or row is None or row.effect is None:
-            self.log(f"the comparison failed (exit code {code}): nothing is decided\n")
+        loss = None if row is None else confirms_loss(row)
+        if comparison is None or row is None or row.effect is None or loss is None:
+            why = f": {row.reason}" if row is not None and row.reason else ""
+            self.log(f"the comparison failed (exit code {code}){why}: nothing is decided\n")
             return None
-        loss = confirms_loss(row)
         shown = change_of(row)
         for name in COUNTERPARTS.get(row.metric.id, ()):
             if other := comparison.row(row.case, name, row.variant):

@@ -66,11 +66,35 @@ def test_a_suspicion_compares_tonight_with_a_commit_before_the_loss(rng):
     assert (single.good, single.bad) == (f"{41 - BACK:012x}", f"{41:012x}")
 
 
-def test_a_new_level_for_the_worse_is_compared_with_the_commit_before_it(rng):
+def test_a_new_level_for_the_worse_is_compared_with_a_commit_well_before_it(rng):
+    """A small loss is often found to begin later than it did."""
     played = nights(lost(rng, 40, 3, 9.0))
     (single,) = suspected(played)
-    assert int(single.good, 16) in (38, 39)
+    assert 39 - BACK <= int(single.good, 16) < 39
     assert single.bad == f"{42:012x}"
+
+
+def test_the_good_commit_of_a_new_level_is_hardly_ever_one_that_has_the_loss(rng):
+    goods = []
+    for _ in range(40):
+        values = lost(rng, 60, 15, 2.0)
+        played = nights(values)
+        found = history(played, "ops_per_s")
+        if not any(alarm.variant == "b" and alarm.turn == "worse" for alarm in found.alarms):
+            continue
+        (single,) = [it for it in suspicions([found], EVER) if it.key[1] == "b"][:1]
+        goods.append(int(single.good, 16))
+    assert len(goods) >= 30
+    assert sum(good >= 60 for good in goods) <= 1
+
+
+def test_a_good_commit_is_of_the_level_before(rng):
+    """A gain five nights before the loss: an older commit would hide both."""
+    values = rng.normal(0, 0.1, (60, 2))
+    values[40:, 1] += 9.0
+    values[55:, 1] -= 9.0
+    (single,) = suspected(nights(values[:58]))
+    assert 40 <= int(single.good, 16) < 55
 
 
 def test_without_two_clean_commits_there_is_nothing_to_compare(rng):
@@ -95,6 +119,13 @@ def test_a_comparison_confirms_a_loss_and_no_gain(rng, data_of):
     assert verified(rng, data_of, -0.01)
     assert not verified(rng, data_of, 0.01)
     assert not verified(rng, data_of, 0.0)
+
+
+def test_a_comparison_that_cannot_tell_decides_nothing(data_of):
+    """Such as that of a saturated client; otherwise it would withdraw an alarm."""
+    (_, row) = compare(data_of({"good": [1.0] * 6, "bad": [0.0] * 6})).rows
+    assert row.verdict == "not comparable"
+    assert confirms_loss(row) is None
 
 
 @pytest.mark.long
