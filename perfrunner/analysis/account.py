@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from perfrunner.analysis.cases import CaseBlocks
+    from perfrunner.analysis.looks import Look
     from perfrunner.analysis.model import Effect, Row
     from perfrunner.domain import Case
 
@@ -67,17 +68,17 @@ class Account:
     background: Part
 
 
-def accounts(cases: Iterable[CaseBlocks], variants: Iterable[str]) -> Iterable[Account]:
+def accounts(cases: Iterable[CaseBlocks], variants: Iterable[str], look: Look) -> Iterable[Account]:
     """Yield the account of every variant and case whose trials have all parts; `variants` starts with the baseline."""
     baseline, *others = variants
     for blocks in cases:
         for variant in others:
-            account = _account(blocks, baseline, variant)
+            account = _account(blocks, baseline, variant, look)
             if account is not None:
                 yield account
 
 
-def _account(blocks: CaseBlocks, baseline: str, variant: str) -> Account | None:
+def _account(blocks: CaseBlocks, baseline: str, variant: str, look: Look) -> Account | None:
     pairs = {name: blocks.paired(name, baseline, variant) for name in (*PARTS, BACKGROUND)}
     base, other = ({n: getattr(p, side) for n, p in pairs.items()} for side in ("base", "other"))
     common = set.intersection(*map(set, base.values()))
@@ -91,7 +92,7 @@ def _account(blocks: CaseBlocks, baseline: str, variant: str) -> Account | None:
 
         names = tuple(names)
         effect = paired_effect("difference", baseline, shares(base), shares(other), 0.0)
-        return Part(metric, title, effect)
+        return Part(metric, title, look.adjust(effect))
 
     return Account(
         blocks.case,

@@ -85,7 +85,7 @@ def compare(data: ExperimentData, baseline: str | None = None) -> Comparison:
             *_rounded(rows, plan),
             *busy_hosts(cases),
         ),
-        accounts=tuple(accounts(cases, plan.variants)),
+        accounts=tuple(accounts(cases, plan.variants, look)),
     )
 
 

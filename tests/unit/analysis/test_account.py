@@ -195,3 +195,16 @@ def on_a_quiet_host(experiment):
             for t in experiment.trials
         ),
     )  # fmt: skip
+
+
+def test_an_unfinished_run_has_wider_intervals_in_its_account_as_well(trial, data, rng):
+    """The warning about it speaks of all intervals."""
+    finished = data(trials(trial, rng, background=0.02))
+    running = replace(finished, experiment=replace(finished.experiment, state="interrupted"))
+    (planned,), (anytime,) = (compare(run).accounts for run in (finished, running))
+    for then, now in zip(planned.parts, anytime.parts, strict=True):
+        (low, high), (lower, higher) = then.effect.ci95, now.effect.ci95
+        assert lower <= low <= high <= higher
+    low, high = planned.time.effect.ci95
+    lower, higher = anytime.time.effect.ci95
+    assert higher - lower > 1.5 * (high - low)
