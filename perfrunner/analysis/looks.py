@@ -47,7 +47,7 @@ class Look:
         """Return the look that the report of a stored experiment is."""
         return cls(
             number=1 + len(record.facts.get("extended") or ()),
-            unfinished=record.state in ("running", "interrupted"),
+            unfinished=record.state != "done",
             precision=record.spec_json.get("precision") is not None,
         )
 

@@ -149,10 +149,11 @@ def test_each_later_look_is_wider_and_says_so(sim):
         "twice": looked_at(sim, np.random.default_rng(1), facts=twice),
         "running": looked_at(sim, np.random.default_rng(1), state="running"),
         "stopped": looked_at(sim, np.random.default_rng(1), state="interrupted"),
+        "failed": looked_at(sim, np.random.default_rng(1), state="failed"),  # may be resumed
     }
     widths = {name: width(effect) for name, (_, effect) in looks.items()}
     assert widths["planned"] < widths["precise"] < widths["once"] < widths["twice"]
-    assert widths["once"] < widths["running"] == widths["stopped"]
+    assert widths["once"] < widths["running"] == widths["stopped"] == widths["failed"]
     output = {name: " ".join(report.warnings) for name, (report, _) in looks.items()}
     assert "extended" not in output["planned"]
     assert "extended once" in output["once"]
