@@ -14,6 +14,7 @@ NO_BUCKET = "-"  # the bucket of a workload that has none
 # stored specs are read without pydantic.
 WITHOUT_AN_ENGINE = ("latency", "microbench")
 MIN_BLOCKS = 6  # with fewer, a signed-rank test cannot reject at all (5 blocks: p >= 0.0625)
+MARGIN_ROUNDING = 1e-9  # share of a margin: a change of exactly the margin is within it, up or down
 
 TrialStatus: TypeAlias = Literal["ok", "discarded", "failed"]
 Verdict: TypeAlias = Literal["better", "worse", "same", "unsure", "not comparable"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from perfrunner.analysis.inference import MOST_LOG, ratio_of, t_critical, t_noncentrality, t_power
 from perfrunner.analysis.model import ALPHA, Effect, Interval
-from perfrunner.domain import MIN_BLOCKS, Verdict
+from perfrunner.domain import MARGIN_ROUNDING, MIN_BLOCKS, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -131,7 +131,8 @@ def deviation(effect: Effect, interval: Interval) -> Interval:
 
 def margin_deviation(effect: Effect) -> float:
     """Return the margin on the scale of `deviation`. A 1 % margin of a ratio is 1/1.01 to 1.01."""
-    return math.log1p(effect.margin) if effect.kind == "ratio" else effect.margin
+    margin = math.log1p(effect.margin) if effect.kind == "ratio" else effect.margin
+    return margin * (1 + MARGIN_ROUNDING)
 
 
 def resolution_deviation(effect: Effect) -> float:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.cli.output import note
+from perfrunner.domain import MARGIN_ROUNDING
 from perfrunner.errors import EXIT_VERDICT
 
 if TYPE_CHECKING:
@@ -123,13 +124,13 @@ def _judge_expected_gains(expected_gains: Sequence[Mapping[str, Any]]) -> Judgem
 
 
 def beyond_margin(row: Mapping[str, Any]) -> bool:
-    """Return whether the interval reaches beyond the margin, on the side of the estimate."""
+    """Return whether the interval reaches beyond the margin, by more than a rounding error."""
     interval, margin = row["estimate_ci95"], row["margin"]
     if interval is None or margin is None:
         return False
-    if row["effect"] == "difference":
-        return bool(max(map(abs, interval)) > margin)
-    return bool(max(abs(math.log(end)) for end in interval) > math.log1p(margin))
+    if row["effect"] != "difference":
+        interval, margin = [math.log(end) for end in interval], math.log1p(margin)
+    return bool(max(map(abs, interval)) > margin * (1 + MARGIN_ROUNDING))
 
 
 def _line(row: Mapping[str, Any]) -> str:

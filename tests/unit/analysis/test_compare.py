@@ -340,3 +340,20 @@ def test_fragmentation_by_usable_size_is_no_comparison_of_allocators(
     data.experiment.spec_json["variants"] = variants
     results = compare(data).warnings
     assert any("use fragmentation_payload_rss to compare" in line for line in results) == warned
+
+
+@pytest.mark.parametrize("factor", [1.01, 1 / 1.01])
+def test_a_change_of_exactly_the_margin_is_within_it_in_both_directions(data_of, factor):
+    (_, row) = compare(data_of({"a": [100.0] * 8, "b": [100.0 * factor] * 8})).rows
+    assert row.verdict == ("better" if factor > 1 else "worse")
+    assert row.small
+
+
+def test_a_count_that_overflowed_is_reported_like_any_other(data_of):
+    """Such as the 2^64 - 1 of a counter that was decreased at zero."""
+    wrapped = [2.0**64 - 1] * 6
+    (_, row) = compare(data_of({"a": [0.0] * 6, "b": wrapped}, "lost_writes")).rows
+    assert row.verdict == "worse"
+    assert row.effect.p == 0.0
+    (_, row) = compare(data_of({"a": [3.0] * 6, "b": [2.0] * 6}, "lost_writes")).rows
+    assert row.effect.p == pytest.approx(0.3615947)  # of 12 or fewer, or 18 or more, of 30 events
