@@ -48,6 +48,7 @@ from perfrunner.analysis.quality import (
     short_load,
     slow_slices_note,
     too_little,
+    uneven_discards,
 )
 from perfrunner.analysis.verdict import decide, more_blocks
 from perfrunner.domain import MIN_BLOCKS, Case, unchecked
@@ -71,17 +72,19 @@ def compare(data: ExperimentData, baseline: str | None = None) -> Comparison:
     drafts = _drafts(cases, builds, plan)
     judged = _with_disagreements(_with_verdicts(drafts, look))
     rows = _with_settings_checks(judged, _not_checked(data))
+    discarded = discarded_trials(data.trials)
     return Comparison(
         baseline=plan.baseline,
         variants=plan.variants,
         cases=tuple(blocks.case for blocks in cases),
         rows=rows,
-        discarded=discarded_trials(data.trials),
+        discarded=discarded,
         blocks=max((len(blocks.blocks) for blocks in cases), default=0),
         tests=_tests(rows),
         warnings=(
             *look.notes(),
             *_warnings(cases, plan),
+            *uneven_discards(discarded, plan.baseline, plan.variants[1:]),
             *_rounded(rows, plan),
             *busy_hosts(cases),
         ),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from perfrunner.analysis.estimate import paired_effect
 from perfrunner.analysis.inference import t_interval
-from perfrunner.analysis.model import CONFIDENCE, EffectKind, Interval
+from perfrunner.analysis.model import ALPHA, CONFIDENCE, EffectKind, Interval
 from perfrunner.domain import MIN_BLOCKS
 from perfrunner.measure.turns import BUSY_FACT, LOAD_FACT, OPS_FACT, PARTS_FACT, WAITS_FACT
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perfrunner.analysis.cases import CaseBlocks, Paired
-    from perfrunner.analysis.model import Effect
+    from perfrunner.analysis.model import DiscardedTrial, Effect
     from perfrunner.spec.metrics import MetricType
 
 
@@ -57,6 +57,31 @@ def busy_hosts(cases: Iterable[CaseBlocks]) -> Iterable[str]:
             yield (
                 f"{blocks.case}: the host was busy: in {median(shares):.0%} of the slices the load waited for a CPU,"
                 " so differences between variants look smaller than they are"
+            )
+
+
+def uneven_discards(
+    discarded: Iterable[DiscardedTrial], baseline: str, variants: Iterable[str]
+) -> Iterable[str]:
+    """Yield a sentence for each variant that was discarded apart from the baseline more often than by chance.
+
+    The rules that discard trials assume that the cause has nothing to do with the variant. The test is one-sided, by
+    sign, over the attempts in which only one of the two was discarded.
+    """
+    places: dict[str, set[tuple[object, ...]]] = {}
+    for trial in discarded:
+        if trial.status == "discarded":
+            places.setdefault(trial.variant, set()).add((trial.case, trial.block, trial.attempt))
+    base = places.get(baseline, set())
+    for variant in variants:
+        own = places.get(variant, set())
+        counts = {variant: len(own - base), baseline: len(base - own)}
+        fewer, more = sorted((variant, baseline), key=lambda name: counts[name])
+        n = counts[more] + counts[fewer]
+        if sum(math.comb(n, k) for k in range(counts[fewer] + 1)) / 2**n < ALPHA:
+            yield (
+                f"{counts[more]} trials of {more} were discarded where that of {fewer} counted, and {counts[fewer]} the"
+                f" other way. If {more} itself is the cause, the blocks that are left do not show it: see the reasons"
             )
 
 

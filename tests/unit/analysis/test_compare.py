@@ -357,3 +357,20 @@ def test_a_count_that_overflowed_is_reported_like_any_other(data_of):
     assert row.effect.p == 0.0
     (_, row) = compare(data_of({"a": [3.0] * 6, "b": [2.0] * 6}, "lost_writes")).rows
     assert row.effect.p == pytest.approx(0.3615947)  # of 12 or fewer, or 18 or more, of 30 events
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "warned"),
+    [((), (2, 4, 5, 7, 9), "5 trials of b"), ((2, 4, 5, 7, 9), (), "5 trials of a"),
+     ((), (2, 4, 5, 7), ""), ((2, 4, 5, 7, 9), (2, 4, 5, 7, 9), ""), ((3, 8), (2, 4, 5, 7, 9), "")],
+)  # fmt: skip
+def test_discards_of_one_variant_alone_are_a_warning(data, trial, of_a, of_b, warned):
+    """A variant that loses documents in half of its trials is compared on the others."""
+    trials = [
+        trial(block, variant, {"ops_per_s": 100.0 + block},
+              status="discarded" if block in lost else "ok", reason="a GET missed" if block in lost else "")
+        for block in range(1, 13)
+        for variant, lost in (("a", of_a), ("b", of_b))
+    ]  # fmt: skip
+    found = [line for line in compare(data(trials)).warnings if "discarded" in line]
+    assert [line.startswith(warned) for line in found] == [True] * bool(warned)
