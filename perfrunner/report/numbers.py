@@ -220,8 +220,8 @@ def _signed(value: float, bounds: Interval | None, unit: str) -> str:
     low, high = (signed(b, places) for b in bounds)
     shown = signed(value, places)
     inside = bracket(low, high, shown)
-    value = whole(shown) if inside == EXACT else shown
-    return " ".join(part for part in (value, unit, inside) if part)
+    number = whole(shown) if inside == EXACT else shown
+    return " ".join(part for part in (number, unit, inside) if part)
 
 
 def bracket(low: str, high: str, value: str) -> str:
