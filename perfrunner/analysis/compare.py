@@ -108,14 +108,16 @@ def compare_unpaired(
     for case in common:
         for name in plan.order(cases_a[case].metrics | cases_b[case].metrics):
             metric, primary = type_of(name), name in plan.primary
-            x = cases_a[case].values(name, variant_a)
-            y = cases_b[case].values(name, variant_b)
+            x, y = cases_a[case].values(name, variant_a), cases_b[case].values(name, variant_b)
             if x:
                 drafts.append(_row(case, metric, base, build_a, summarise(x), primary=primary))
             if y:
                 row = _row(case, metric, other, build_b, summarise(y), primary=primary)
                 row = replace(row, companion=name == plan.companion(cases_b[case].metrics))
-                drafts.append(_with_unpaired_effect(row, base, x, y, plan.margin(metric)))
+                row = _with_unpaired_effect(row, base, x, y, plan.margin(metric))
+                why = saturated(cases_a[case], name, (variant_a,), plan.client_busy)
+                why = why or saturated(cases_b[case], name, (variant_b,), plan.client_busy)
+                drafts.append(replace(row, verdict="not comparable", reason=why) if why else row)
     lacking = (
         *((base,) if variant_a in _not_checked(a) else ()),
         *((other,) if variant_b in _not_checked(b) else ()),

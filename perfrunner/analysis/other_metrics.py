@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from perfrunner.analysis.model import ALPHA, Comparison, Row
 from perfrunner.analysis.verdict import interval_at
-from perfrunner.domain import Case
+from perfrunner.domain import MIN_BLOCKS, Case
 
 if TYPE_CHECKING:
     from perfrunner.results import TrialRecord
@@ -41,7 +41,12 @@ def _adjusted(row: Row, share: float) -> Row:
 
 
 def _moved(row: Row) -> bool:
-    return row.effect is not None and row.effect.q is not None and row.effect.q < ALPHA
+    """Return whether the metric changed. Of paired rows that could have a verdict, only those with one did."""
+    if row.effect is None or row.effect.q is None or row.effect.q >= ALPHA:
+        return False
+    if row.effect.paired and (row.metric.direction != "none" or row.effect.n < MIN_BLOCKS):
+        return row.verdict in ("better", "worse")
+    return row.verdict != "not comparable"
 
 
 def _clarity(row: Row) -> float:

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from perfrunner.analysis.compare import compare
+from perfrunner.analysis.compare import compare, compare_unpaired
+from perfrunner.analysis.other_metrics import moved_with
 from perfrunner.experiment.trial.outcome import discarded_reasons, group_reasons
 from perfrunner.measure.client import ClientCost, ClientReport, Phase
 from perfrunner.spec.model import Limits
@@ -122,3 +123,41 @@ def test_a_load_that_mostly_waited_for_a_cpu_is_reported_before_any_number(
 ):
     results = case_of(trial, data, {"a": 0.5, "b": 0.5}, waits=waits).warnings
     assert any("60% of the slices the load waited" in line for line in results) == warned
+
+
+def test_the_rate_of_a_saturated_client_has_not_changed_either(trial, data):
+    """It is listed neither among the other metrics that changed, nor in a comparison of two runs as a number."""
+    runs = [
+        data(
+            [
+                trial(block, variant,
+                      {"rss_bytes": 100.0, "ops_per_s": rate + block, "server_cpu_us_per_op": rate},
+                      facts={"client_busy": busy})
+                for block in range(1, 11)
+                for variant, rate in (("a", 1000.0), ("b", 1050.0))
+            ],
+            primary=["rss_bytes"], limits={"client_busy": 0.95},
+        )
+        for busy in (0.9, 0.99)
+    ]  # fmt: skip
+    moved = [
+        {row.metric.id for row in moved_with(found, found.cases[0], "b")}
+        for found in map(compare, runs)
+    ]
+    assert moved == [{"ops_per_s", "server_cpu_us_per_op"}, {"server_cpu_us_per_op"}]
+    for first, second in (runs, runs[::-1]):
+        rows = compare_unpaired(first, second, "a", "b").rows
+        (rate,) = [row for row in rows if row.metric.id == "ops_per_s" and row.effect]
+        assert rate.verdict == "not comparable"
+        assert "saturated" in rate.reason
+
+
+def test_fewer_blocks_than_a_verdict_needs_change_no_other_metric(trial, data):
+    values = {"a": 1.0, "b": 1.05}
+    trials = [
+        trial(block, variant, {"ops_per_s": 100.0, "vsz_bytes": value, "rss_bytes": value})
+        for block in range(1, 6)
+        for variant, value in values.items()
+    ]
+    found = compare(data(trials))
+    assert moved_with(found, found.cases[0], "b") == []
