@@ -278,7 +278,7 @@ def _add_changes(series: _Series, data: ExperimentData) -> None:
     comparison = build_report(data).comparison
     end = max(trial.finished_at for trial in data.trials)
     for row in comparison.rows:
-        if row.effect is None:
+        if row.effect is None or row.verdict == "not comparable":
             continue
         ratio = row.effect.kind == "ratio"
         labels = {

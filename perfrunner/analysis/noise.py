@@ -77,7 +77,7 @@ def noise_floors(data: ExperimentData) -> list[NoiseFloor]:
     number of tests of its family.
     """
     floors = []
-    rows = compare(data).rows
+    rows = [row for row in compare(data).rows if row.verdict != "not comparable"]
     tests = Counter(row.primary for row in rows if row.effect is not None)
     for row in rows:
         floor = None

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from perfrunner.analysis.compare import compare, compare_unpaired
+from perfrunner.analysis.noise import noise_floors
 from perfrunner.analysis.other_metrics import moved_with
 from perfrunner.experiment.trial.outcome import discarded_reasons, group_reasons
+from perfrunner.export import openmetrics_text
 from perfrunner.measure.client import ClientCost, ClientReport, Phase
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured
@@ -161,3 +163,18 @@ def test_fewer_blocks_than_a_verdict_needs_change_no_other_metric(trial, data):
     ]
     found = compare(data(trials))
     assert moved_with(found, found.cases[0], "b") == []
+
+
+@pytest.mark.parametrize("busy", [0.5, 0.97])
+def test_the_rate_of_a_saturated_client_is_neither_a_change_nor_a_floor_elsewhere(
+    trial, data, busy
+):
+    trials = [
+        trial(block, name, {"ops_per_s": 100.0 + block + (name == "b") / block},
+              facts={"client_busy": busy})
+        for name in "ab" for block in range(1, 9)
+    ]  # fmt: skip
+    run = data(trials, limits={"client_busy": 0.95})
+    known = busy < 0.95
+    assert ("perfrunner_change{" in openmetrics_text([run])) is known
+    assert bool(noise_floors(run)) is known
