@@ -163,7 +163,10 @@ def events_summary(summary: Summary) -> Summary:
     """Return the summary of a count of events with an interval that is at least the exact Poisson one.
 
     The t interval of ten trials without an event is a point, but up to 0.37 events a trial could have been missed.
+    A sum below zero is no count of events, and keeps its interval.
     """
+    if sum(summary.values.values()) < 0:
+        return summary
     low, high = _events_interval(sum(summary.values.values()), summary.n)
     if summary.ci95 is not None:
         low, high = min(low, summary.ci95[0]), max(high, summary.ci95[1])
@@ -181,6 +184,8 @@ def events_effect(effect: Effect, base: Mapping[int, float], other: Mapping[int,
         return effect
     n = effect.n
     sums = [sum(values[block] for block in base.keys() & other.keys()) for values in (base, other)]
+    if min(sums) < 0:
+        return effect
     (low_x, high_x), (low_y, high_y) = (_events_interval(events, n) for events in sums)
     x, y = (events / n for events in sums)
     low = effect.estimate - math.hypot(y - low_y, high_x - x)

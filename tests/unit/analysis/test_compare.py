@@ -374,3 +374,11 @@ def test_discards_of_one_variant_alone_are_a_warning(data, trial, of_a, of_b, wa
     ]  # fmt: skip
     found = [line for line in compare(data(trials)).warnings if "discarded" in line]
     assert [line.startswith(warned) for line in found] == [True] * bool(warned)
+
+
+def test_a_negative_sum_of_events_is_an_ordinary_difference(data_of):
+    """No count is negative, but what a tool of another version stored must not end the report."""
+    a, b = [1.0, -2.0, 0.0, -3.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0, 2.0, 1.0]
+    base, row = compare(data_of({"a": a, "b": b}, "misses")).rows
+    assert math.isfinite(base.summary.half_width)
+    assert all(map(math.isfinite, (*row.effect.ci95, row.effect.p)))
