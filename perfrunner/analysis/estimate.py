@@ -204,7 +204,7 @@ def events_effect(effect: Effect, base: Mapping[int, float], other: Mapping[int,
 def _events_interval(events: float, trials: int) -> Interval:
     """Return the exact (Garwood) interval of the mean number of events in a trial."""
     tail = (1 - CONFIDENCE) / 2
-    low = float(special().gammaincinv(events, tail)) if events > 0 else 0.0
+    low = float(special().gammaincinv(events, tail)) if events > NO_SPREAD else 0.0
     return low / trials, float(special().gammaincinv(events + 1, 1 - tail)) / trials
 
 
