@@ -41,6 +41,7 @@ from perfrunner.spec.includes import Sources, absolute_paths, absolute_sources, 
 from perfrunner.spec.matrix import expand
 from perfrunner.spec.small import LOCAL, LOCAL_CLUSTER
 from perfrunner.spec.suggest import expected_name
+from perfrunner.spec.yaml_core import MAX_DEPTH
 
 # Mappings whose values are passed to other programs exactly as written: 1.10 stays 1.10.
 _TEXTS = (
@@ -171,6 +172,13 @@ _STEP = re.compile(
 )
 # Mappings whose keys the spec chooses: an override of one field cannot create a whole new entry.
 _NAMED = {("workloads",), ("variants",), ("cluster", "hosts"), ("matrix", "axes")}
+KEY, CHOSEN = "profiles", "profile"
+_NOT_IN_A_PROFILE = {
+    "name": "the experiment keeps its name",
+    KEY: "profiles are not nested",
+    CHOSEN: "choose one with --profile",
+    "cluster": "choose another cluster file with --cluster",
+}
 _SYNTAX = "expected KEY=VALUE, such as engine.threads=4"
 
 
@@ -192,8 +200,12 @@ def parse_override(text: str, problems: Problems) -> Override | None:
     """Parse the argument of `--set`; None after adding a problem."""
     place = Mark(f"--set {text}", 0, ())
     path, rest = _parse_path(text)
-    if not path or not rest.startswith("="):
+    if not path or len(path) > MAX_DEPTH or not rest.startswith("="):
         problems.add(place, "", f"{_SYNTAX}; got {text!r}")
+        return None
+    if path[0] in (KEY, CHOSEN):
+        remedy = "choose a profile with --profile NAME, and change its values by their own keys"
+        problems.add(place, "", f"expected no profile in --set: {remedy}")
         return None
     # Behind a blank, as behind a key in a file: `...` and `---` at the start of a line end a document.
     written = rest[1:] if "\n" in rest else f" {rest[1:]}"
@@ -264,9 +276,6 @@ def _set(node: Node, path: Path_, done: Path_, value: Node, problems: Problems) 
     return None if child is None else node.with_child(key, child)
 
 
-KEY, CHOSEN = "profiles", "profile"
-
-
 def with_profile(root: Node, name: str | None, problems: Problems) -> Node:
     """Return the spec without its profiles, and with the named one merged over it."""
     profiles = root.get(KEY)
@@ -302,10 +311,11 @@ def _check(profiles: Node, problems: Problems) -> None:
     for overlay in profiles.value.values():
         if not overlay.is_mapping:
             problems.add(overlay.mark, "", f"expected a mapping, got {describe(overlay.value)}")
-        elif (named := overlay.get("name")) is not None:
-            problems.add(
-                named.mark, "", "expected no name in a profile (the experiment keeps its name)"
-            )
+            continue
+        for key, why in _NOT_IN_A_PROFILE.items():
+            child = overlay.get(key)
+            if child is not None and not (key == "cluster" and child.is_mapping):
+                problems.add(child.mark, "", f"expected no {key} in a profile ({why})")
 
 
 def profile_names(path: Path) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from perfrunner.spec.matrix import NAME, NAME_WANTED
 from perfrunner.spec.metrics import check_metric
 from perfrunner.spec.units import (
     parse_count,
@@ -66,10 +67,7 @@ PlainName = Annotated[
 ]
 VariantName = Annotated[
     str,
-    _matching(
-        r"[A-Za-z0-9][A-Za-z0-9._,=+-]{0,99}",
-        "a name of letters, digits and '.', '_', ',', '=', '+', '-' (at most 100 characters)",
-    ),
+    _matching(NAME, NAME_WANTED),
 ]
 ScalarText = Annotated[str, BeforeValidator(_scalar_text)]
 ListAsTuple = BeforeValidator(_as_tuple)

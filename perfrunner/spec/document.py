@@ -9,6 +9,7 @@ Problems are collected, so that one call reports all errors of a spec, as `file:
 from __future__ import annotations
 
 import re
+import stat
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -85,6 +86,12 @@ def plain(node: Node) -> Any:
     return node.value
 
 
+def size(node: Node) -> int:
+    """Return the number of values of a tree."""
+    below = node.value.values() if isinstance(node.value, dict) else node.value
+    return 1 + (sum(map(size, below)) if isinstance(node.value, dict | list) else 0)
+
+
 def tree(value: Any, mark: Mark) -> Node:
     """Convert plain Python values to a tree positioned at `mark`; the inverse of `plain`."""
     if isinstance(value, dict):
@@ -103,7 +110,7 @@ def load_document(path: Path, shown: str, problems: Problems) -> Node | None:
 
     Returns None after adding a problem.
     """
-    text = read_text(path, Mark(shown, 0, ()), problems)
+    text = read_text(path, shown, problems)
     if text is None:
         return None
     try:
@@ -143,21 +150,35 @@ def parse(text: str, shown: str, problems: Problems, override: Path_ | None = No
     return builder.build_document(root, override or ())
 
 
-def read_text(path: Path, mark: Mark, problems: Problems) -> str | None:
-    """Read a UTF-8 file; None after adding a problem at `mark`."""
+def read_text(path: Path, shown: str, problems: Problems) -> str | None:
+    """Read a UTF-8 file; None after adding a problem."""
+    place = Mark(shown, 0, ())
     try:
-        with path.open(encoding="utf-8") as file:
-            return file.read(MAX_BYTES + 1)  # more than is accepted; /dev/zero has no end
-    except UnicodeDecodeError:
-        problems.add(mark, "", f"expected UTF-8 text, got other bytes in {path}")
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            # A command reads its spec several times, and a pipe has its text only once.
+            problems.add(place, "", "expected a regular file, got a pipe or a device")
+            return None
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)  # more than is accepted
     except OSError as error:
         reason = (error.strerror or "unreadable").lower()
-        what = "cannot be read" if mark == Mark(mark.source, 0, ()) else f"cannot read {path}"
         near = ""
         if isinstance(error, FileNotFoundError):
             near = did_you_mean(path.name, (other.name for other in path.parent.glob("*.yaml")))
-        problems.add(mark, "", f"{what}: {reason}{near}")
-    return None
+        problems.add(place, "", f"cannot be read: {reason}{near}")
+        return None
+    if len(content) > MAX_BYTES:
+        problems.add(place, "", f"more than {MAX_BYTES >> 20} MiB")
+        return None
+    content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = 1 + content.count(b"\n", 0, error.start)
+        text = f"expected UTF-8 text, got the byte 0x{content[error.start]:02x}"
+        problems.add(Mark(shown, line, ()), "", text)
+        return None
 
 
 def describe(value: Any) -> str:

@@ -6,11 +6,14 @@ piece. Mappings are merged key by key, everything else is replaced. Pieces may u
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfrunner.paths import absolute_word, real_path, with_home
-from perfrunner.spec.document import Mark, Node, Path_, Problems, describe, load_document
+from perfrunner.spec.document import Mark, Node, Path_, Problems, describe, load_document, size
+from perfrunner.spec.yaml_core import MAX_DEPTH, MAX_NODES
 
 USE = "use"
 MAX_PIECES = 10_000  # nested pieces can make a few small files expand exponentially
@@ -22,7 +25,8 @@ class Sources:
 
     problems: Problems
     _read: dict[Path, Node | None] = field(default_factory=dict)
-    _included: list[Path] = field(default_factory=list)
+    _sizes: dict[Path, int] = field(default_factory=dict)
+    _included: Counter[Path] = field(default_factory=Counter)
 
     def load(self, path: Path) -> Node | None:
         """Load a file with its pieces merged in; None after adding a problem."""
@@ -70,8 +74,9 @@ class Sources:
             self.problems.add(name.mark, "", f"{expected}, got {describe(name.value)}")
             return None
         path = real_path(directory / with_home(name.value))
-        if not path.is_file():
-            missing = "a directory" if path.is_dir() else "no such file"
+        # Path.is_file raises for a name that is too long and for a directory of another user.
+        if not os.path.isfile(path):  # noqa: PTH113
+            missing = _missing(path)
             near = _similar(path, alternatives)
             hint = f" (did you mean {near}?)" if near else ""
             self.problems.add(name.mark, "", f"{expected}, got {name.value}: {missing}{hint}")
@@ -79,17 +84,27 @@ class Sources:
         if path in stack:
             self.problems.add(name.mark, "", f"circular include: {name.value} includes itself")
             return None
-        self._included.append(path)
-        if len(self._included) > MAX_PIECES:
-            text = f"expected at most {MAX_PIECES} included pieces in total (are they nested?)"
-            self.problems.add(name.mark, "", text)
+        self._included[path] += 1
+        if wrong := self._too_much(stack):
+            self.problems.add(name.mark, "", f"expected at most {wrong}")
             return None
         return self._load(path, stack)
+
+    def _too_much(self, stack: tuple[Path, ...]) -> str | None:
+        """Return the limit that the pieces of a spec exceed, before the last of them is expanded."""
+        if self._included.total() > MAX_PIECES:
+            return f"{MAX_PIECES} included pieces in total (are they nested?)"
+        if len(stack) > MAX_DEPTH:
+            return f"{MAX_DEPTH} pieces inside pieces"
+        values = sum(self._sizes.get(path, 0) * times for path, times in self._included.items())
+        return f"{MAX_NODES} values in all included pieces" if values > MAX_NODES else None
 
     def _load(self, path: Path, stack: tuple[Path, ...]) -> Node | None:
         resolved = real_path(path)
         if resolved not in self._read:
             self._read[resolved] = load_document(path, shown(path), self.problems)
+            if (read := self._read[resolved]) is not None:
+                self._sizes[resolved] = size(read)
         node = self._read[resolved]
         return None if node is None else self.resolve(node, path.parent, (*stack, resolved))
 
@@ -193,8 +208,19 @@ def _directory(mark: Mark) -> Path:
     return Path(mark.source).parent if mark.line else Path.cwd()
 
 
+def _missing(path: Path) -> str:
+    """Return why a path is not the one of a file."""
+    try:
+        return "a directory" if path.is_dir() else "not a file" if path.exists() else "no such file"
+    except OSError as error:
+        return (error.strerror or "unreadable").lower()
+
+
 def _similar(path: Path, alternatives: tuple[str, ...]) -> str | None:
     from perfrunner.spec.suggest import nearest
 
-    there = path.parent.iterdir() if path.parent.is_dir() else ()
-    return nearest(path.name, [*alternatives, *sorted(p.name for p in there if p.is_file())])
+    try:
+        there = sorted(entry.name for entry in os.scandir(path.parent) if entry.is_file())
+    except OSError:
+        there = []
+    return nearest(path.name, [*alternatives, *there])

@@ -15,11 +15,13 @@ import re
 from itertools import product
 from math import prod
 
-from perfrunner.spec.document import Mark, Node, Problems, describe
-from perfrunner.spec.includes import merged
+from perfrunner.spec.document import Mark, Node, Problems, describe, size
 from perfrunner.spec.suggest import did_you_mean, expected_name
+from perfrunner.spec.yaml_core import MAX_NODES
 
 MAX_VARIANTS = 1000
+NAME = r"[A-Za-z0-9][A-Za-z0-9._,=+-]{0,99}"  # of a variant
+NAME_WANTED = "a name of letters, digits and '.', '_', ',', '=', '+', '-' (at most 100 characters)"
 _KEYS = ("base", "axes", "exclude")
 
 
@@ -46,9 +48,14 @@ def expand(matrix: Node, problems: Problems) -> dict[str, Node]:
         return {}
     if not axes:
         return {}
-    size = prod(len(values) for values in axes.values())
-    if size > MAX_VARIANTS:
-        problems.add(matrix.mark, "", f"expected at most {MAX_VARIANTS} combinations, got {size}")
+    combinations = prod(len(values) for values in axes.values())
+    if combinations > MAX_VARIANTS:
+        text = f"expected at most {MAX_VARIANTS} combinations, got {combinations}"
+        problems.add(matrix.mark, "", text)
+        return {}
+    if (values := combinations * (size(base) + len(axes))) > MAX_NODES:
+        text = f"expected at most {MAX_NODES} values in all combinations, got {values}"
+        problems.add(matrix.mark, "", text)
         return {}
     return _combined(base, axes, _excluded(matrix, axes, problems), matrix.mark, problems)
 
@@ -72,6 +79,11 @@ def _combined(
         if name in variants:
             text = f"expected distinct values, got {name} twice"
             problems.add(combination[-1].mark, "", text)
+        if not re.fullmatch(NAME, name):
+            wrong = next((v for v in combination if not _may_be_in_a_name(v)), combination[0])
+            text = f"expected values that make {NAME_WANTED}, got {name!r}"
+            problems.add(wrong.mark, "", text)
+            return {}
         variants[name] = _variant(base, chosen)
     for i, (rule_mark, _) in enumerate(excluded):
         if i not in used:
@@ -83,6 +95,10 @@ def _combined(
             mark, "exclude", "expected at least one remaining combination; all are excluded"
         )
     return variants
+
+
+def _may_be_in_a_name(value: Node) -> bool:
+    return re.fullmatch(NAME, f"x{label(value)}") is not None
 
 
 def label(node: Node) -> str:
@@ -133,6 +149,12 @@ def _axes(matrix: Node, problems: Problems) -> dict[str, list[Node]]:
             problems.add(value.mark, "", f"expected a plain value, got {describe(value.value)}")
         if not wrong:
             axes[name] = values.value
+    for name, values in axes.items():
+        outer = next((other for other in axes if name.startswith(f"{other}.")), None)
+        if outer is not None:
+            text = f"expected an axis that does not change another one, got one inside of {outer}"
+            problems.add(values[0].mark, "", text)
+            return {}
     return axes if len(axes) == len(node.value) else {}
 
 
@@ -178,10 +200,16 @@ def _matches(rule: dict[str, str], values: dict[str, Node]) -> bool:
 def _variant(base: Node, chosen: dict[str, Node]) -> Node:
     variant = base
     for axis, value in chosen.items():
-        if value.value is None:
-            continue
-        overlay = value
-        for key in reversed(axis.split(".")):
-            overlay = Node({key: overlay}, base.mark)
-        variant = merged(variant, overlay)
+        if value.value is not None:
+            variant = _with(variant, axis.split("."), value)
     return variant
+
+
+def _with(node: Node, keys: list[str], value: Node) -> Node:
+    """Return a copy of a mapping with a value at a path; mappings that it lacks are marked as the value is."""
+    if not keys:
+        return value
+    below = node.get(keys[0])
+    if below is None or not below.is_mapping:
+        below = Node({}, value.mark)
+    return node.with_child(keys[0], _with(below, keys[1:], value))

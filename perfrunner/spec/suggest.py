@@ -33,11 +33,12 @@ def expected_name(what: str, name: str, known: Iterable[str]) -> str:
     Lists the known names (the most similar ones if there are many) and suggests the nearest.
     """
     names = list(known)
-    listed = f": {', '.join(names)}"
+    listed = f": {', '.join(names)}" if names else " (there are none)"
     if len(names) > MOST_LISTED:
         alike = difflib.get_close_matches(name, names, n=OF_MANY, cutoff=0.0)
         listed = f" such as {', '.join(alike)} ({len(names)} in all)"
-    return f"expected {what}{listed}; got {name}{did_you_mean(name, names)}"
+    got = name if name.isprintable() and name == name.strip() else repr(name)
+    return f"expected {what}{listed}; got {got}{did_you_mean(name, names)}"
 
 
 def selection(what: str, texts: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -81,12 +81,13 @@ def _note_detail(
 def _workload_type_error(tag: Node | None) -> str:
     if tag is None:
         return f"required key is missing; expected a workload type: {', '.join(WORKLOAD_TYPES)}"
-    return expected_name("a workload type", str(tag.value), WORKLOAD_TYPES)
+    name = tag.value if isinstance(tag.value, str) else describe(tag.value)
+    return expected_name("a workload type", name, WORKLOAD_TYPES)
 
 
 def _text(detail: ErrorDetails, root: Node) -> str:
     kind, ctx = detail["type"], detail.get("ctx", {})
-    got = describe(detail["input"])
+    got = _got(root, detail["loc"], detail["input"])
     if kind == "missing":
         return "required key is missing"
     if kind in _KINDS:
@@ -117,7 +118,14 @@ def _with_got(text: str, root: Node, loc: Loc, value: Any = _UNSET) -> str:
         value = None if left else node.value
     if isinstance(value, dict | BaseModel):
         return text
-    return f"{text}, got {describe(value)}"
+    return f"{text}, got {_got(root, loc, value)}"
+
+
+def _got(root: Node, loc: Loc, value: Any) -> str:
+    """Return a value as it is written in the spec, where it is a number there: `1e3` instead of 1000.0."""
+    node, left = _find(root, loc)
+    is_number = not left and isinstance(value, float) and node.value is value
+    return node.written if is_number and node.written is not None else describe(value)
 
 
 def _quoted(expected: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfrunner.spec.includes import Sources
 from tests.unit.spec.conftest import SPEC
 
 PIECE = "type: pillowfight\nitems: 5k\nset_share: 50\n"
@@ -124,3 +125,38 @@ def test_work_directories_that_are_too_dangerous(specs, path):
         f"name: c\ntransport: local\nhosts: {{h: {{work_dir: '{path}'}}}}\nengine_nodes: [h]\nload_clients: [h]\n",
     )
     assert "hosts.h.work_dir" in specs.errors()[0]
+
+
+@pytest.mark.parametrize("key", ["use", "cluster"])
+def test_a_path_that_the_system_refuses_is_an_error_of_its_line(specs, key):
+    text = "".join(line for line in SPEC.splitlines(True) if not line.startswith(key))
+    problems = specs.errors(f"{text}{key}: {'a' * 5000}\n")
+    line = text.count("\n") + 1
+    assert any(p.startswith(f"spec.yaml:{line}: {key}: ") for p in problems)
+    assert any(p.endswith("file name too long") for p in problems)
+
+
+def test_pieces_are_limited_before_they_are_expanded(specs, monkeypatch):
+    copied = 0
+    resolve = Sources.resolve
+
+    def counted(self, *arguments):
+        nonlocal copied
+        copied += 1
+        return resolve(self, *arguments)
+
+    monkeypatch.setattr(Sources, "resolve", counted)
+    specs.write("wide.yaml", "x: [" + ", ".join(["1"] * 50_000) + "]\n")
+    uses = ", ".join(["{use: wide.yaml}"] * 100)
+    problems = specs.added_errors(f"y: [{uses}]\n")
+    assert any("expected at most 100000 values in all included pieces" in p for p in problems)
+    assert copied < 200_000
+
+
+def test_a_long_chain_of_pieces_is_an_error_at_its_use(specs):
+    for i in range(500):
+        specs.write(f"p{i}.yaml", f"use: p{i + 1}.yaml\n")
+    specs.write("p500.yaml", "blocks: 3\n")
+    assert specs.added_errors("use: p0.yaml\n") == [
+        "p99.yaml:1: use: expected at most 100 pieces inside pieces"
+    ]

@@ -129,3 +129,38 @@ def test_malformed_matrices(specs):
 def test_a_combination_may_not_take_a_written_name(specs):
     text = SPEC + "matrix: {base: {allocator: {name: system}}, axes: {params.x: [je]}}\n"
     assert "expected a name that differs from all matrix combinations" in specs.errors(text)[0]
+
+
+def test_an_axis_may_not_undo_another_one(specs):
+    axes = "{env: [{}], env.X: [1, 2]}"
+    assert specs.errors(SPEC + f"matrix: {{axes: {axes}}}\n")
+    axes = "{env: [1, 2], env.X: [3, 4]}"
+    problems = specs.errors(SPEC + f"matrix: {{axes: {axes}}}\n")
+    assert problems == [
+        'spec.yaml:9: matrix.axes."env.X"[0]: expected an axis that does not change another one,'
+        " got one inside of env"
+    ]
+
+
+def test_values_that_make_no_name_are_reported_at_their_place(specs):
+    matrix = "matrix:\n  base: {allocator: {name: system}}\n  axes:\n    env.A: [a]\n    env.X: [b, /c]\n"
+    (problem,) = specs.errors(SPEC + matrix)
+    assert problem.startswith('spec.yaml:13: matrix.axes."env.X"[1]: ')
+    (problem,) = specs.errors(SPEC + matrix.replace("[a]", '[""]'))
+    assert problem.startswith('spec.yaml:12: matrix.axes."env.A"[0]: ')
+
+
+def test_an_axis_of_an_unknown_setting_is_reported_at_its_values(specs):
+    matrix = (
+        "matrix:\n  base: {allocator: {name: system}}\n  axes:\n    enw.A: [a]\n    env.B: [b]\n"
+    )
+    (problem,) = specs.errors(SPEC + matrix)
+    assert problem.startswith('spec.yaml:12: matrix.axes."enw.A"[0]: ')
+
+
+def test_the_values_of_all_combinations_are_limited(specs):
+    base = ", ".join(f"V{i}: 1" for i in range(1000))
+    axis = ", ".join(str(i) for i in range(200))
+    matrix = f"matrix: {{base: {{allocator: {{name: system}}, env: {{{base}}}}}, axes: {{env.X: [{axis}]}}}}"
+    (problem,) = specs.errors(f"{SPEC}{matrix}\n")
+    assert "expected at most 100000 values in all combinations" in problem

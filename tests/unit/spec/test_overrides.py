@@ -79,3 +79,14 @@ def test_a_mistyped_override_does_not_hide_the_files_errors(specs):
     text = (specs.directory / "spec.yaml").read_text() + "bloks: 5\n"
     problems = specs.errors(text, "engine.treads=1")
     assert len(problems) == 2
+
+
+@pytest.mark.parametrize("key", ["profile=quick", "profiles={}", "profiles.quick.blocks=2"])
+def test_profiles_are_not_set(specs, key):
+    (problem,) = specs.errors(None, key)
+    assert "--profile NAME" in problem
+
+
+def test_a_path_without_an_end_is_refused(specs):
+    (problem,) = specs.errors(None, "a" + ".a" * 3000 + "=1")
+    assert "expected KEY=VALUE" in problem

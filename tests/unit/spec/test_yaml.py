@@ -216,22 +216,22 @@ def test_a_line_of_tabs_costs_what_it_is_written_with(specs, monkeypatch):
     assert costs[1] - costs[0] < 20 * 2 * 900
 
 
-def test_a_file_without_an_end_is_not_read_to_it(specs):
-    path = specs.directory / "endless.yaml"
-    os.mkfifo(path)
-    left = 8 * core.MAX_BYTES
+@pytest.mark.parametrize("name", ["pipe", "zero"])
+def test_only_regular_files_are_read(specs, name):
+    """A pipe may have no writer and can be read only once; a device may have no end."""
+    path = specs.directory / name
+    if name == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(SpecError, match=f"{name}: expected a regular file"):
+        load_spec(path)
 
-    def write() -> None:
-        nonlocal left
-        with contextlib.suppress(BrokenPipeError), path.open("wb", buffering=0) as pipe:
-            while left > 0:
-                left -= pipe.write(b"# x\n" * 1024)
 
-    with ThreadPoolExecutor(1) as writer:
-        writer.submit(write)
-        with pytest.raises(SpecError, match="more than 1 MiB"):
-            load_spec(path)
-    assert left > 0
+def test_other_encodings_are_refused_with_their_line(specs):
+    (specs.directory / "spec.yaml").write_bytes(SPEC.encode() + b"description: caf\xe9\n")
+    line = SPEC.count("\n") + 1
+    assert specs.errors() == [f"spec.yaml:{line}: expected UTF-8 text, got the byte 0xe9"]
 
 
 def test_the_values_of_a_file_are_limited_as_it_is_read(specs, monkeypatch):
