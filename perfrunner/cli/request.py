@@ -83,11 +83,12 @@ def _named(directory: Path, origin: str) -> Path:
 def _refuse_in_another_repository(source: Path) -> None:
     # Imported late, because most commands do not need git.
     from perfrunner.sources.git import Repository
+    from perfrunner.sources.run_git import run_git
 
     here, packaged = Repository.around(Path.cwd()), Repository.around(source)
     if here is None or (packaged is not None and packaged.top == here.top):
         return
-    option_files = here.git("ls-files", "--", f"*/{OPTIONS_FILE}").splitlines()
+    option_files = run_git(here.top, "ls-files", "-z", "--", f"*/{OPTIONS_FILE}").split("\0")[:-1]
     directories = [name.removesuffix(f"/{OPTIONS_FILE}") for name in option_files]
     if len(directories) == 1:
         hint = f"--engine-src {here.top / directories[0]}"

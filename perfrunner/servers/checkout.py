@@ -15,7 +15,7 @@ from perfrunner.build.cache import locked
 from perfrunner.build.tools import Progress, build_environment, run_logged
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.paths import real_path, with_home
-from perfrunner.sources.git import AS_STORED, Commit, Repository
+from perfrunner.sources.git import AS_STORED, UNSHALLOW, Commit, Repository
 from perfrunner.sources.run_git import caller_settings
 from perfrunner.spec.server import ServerSpec
 
@@ -78,13 +78,21 @@ def check_out(
     with locked(tree.with_suffix(".lock"), progress):
         if (tree / _DONE).is_file():
             return Checkout(tree, built_from, cached=True)
-        _repository(server).check_content(built_from.sha)
+        repository = _repository(server)
+        repository.check_content(built_from.sha)
         shutil.rmtree(tree, ignore_errors=True)  # of a build that was cut off
         # The user's hooks and line ends are those of other checkouts.
-        git = ["git", *AS_STORED, "-c", "core.hooksPath=/dev/null"]
+        git = [
+            "git",
+            *AS_STORED,
+            "-c",
+            "core.hooksPath=/dev/null",
+            "-c",
+            "protocol.file.allow=always",
+        ]
         trusting = {**env, **_trust(tree.with_suffix(".gitconfig"))}
         clone = [*git, "clone", "--quiet", "--shared", "--no-checkout"]
-        clone += ["--", str(server.git), str(tree)]
+        clone += ["--", str(repository.top), str(tree)]
         check_out = [*git, "-C", str(tree), "checkout", "--quiet", "--detach", built_from.sha]
         steps = [("git clone", clone, trusting), ("git checkout", check_out, trusting)]
         steps += [(" ".join(c), ["env", "-C", str(tree), *c], env) for c in server.build]
@@ -93,7 +101,7 @@ def check_out(
                 try:
                     run_logged(step, what=title, log=log, env=variables, progress=progress)
                 except BuildError as error:
-                    raise _with_hint_of_submodules(error, tree) from error
+                    raise _with_hint(error, tree, repository) from error
         (tree / _DONE).write_text(built_from.sha, encoding="ascii")
     return Checkout(tree, built_from, cached=False)
 
@@ -112,8 +120,14 @@ def _trust(file: Path) -> dict[str, str]:
     return {**given, "GIT_CONFIG_GLOBAL": str(file)}
 
 
-def _with_hint_of_submodules(error: BuildError, tree: Path) -> BuildError:
-    if error.hint is not None or not (tree / ".gitmodules").is_file():
+def _with_hint(error: BuildError, tree: Path, repository: Repository) -> BuildError:
+    """Return the error of a step with what may help."""
+    if error.hint is not None:
+        return error
+    if repository.shallow and not any(tree.glob("[!.]*")):
+        # A shallow clone shares no objects: what no branch of it reaches is not in the checkout.
+        return BuildError(error.message, UNSHALLOW, error.log)
+    if not (tree / ".gitmodules").is_file():
         return error
     command = "git submodule update --init --recursive"
     hint = f"the checkout has no submodules; if the build needs them, begin it with: {command}"

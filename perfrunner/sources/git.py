@@ -71,7 +71,7 @@ class Repository:
     def git(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str = "") -> str:
         """Run git and return its output. Raises GitError, or UsageError for content that a partial clone lacks."""
         try:
-            return run_git(self.top, *arguments, env=env, stdin=stdin)
+            return run_git(self.top, "--literal-pathspecs", *arguments, env=env, stdin=stdin)
         except GitError as error:
             if not _MISSING.search(str(error)) and not (
                 _ABSENT.search(str(error)) and self._is_partial
@@ -205,7 +205,9 @@ class Repository:
         Returns the engine's directory. Raises UsageError.
         """
         with tempfile.TemporaryDirectory(prefix="perfrunner-git-") as scratch:
-            env = {"GIT_INDEX_FILE": f"{scratch}/index"}
+            # In an empty work tree, git takes the attributes of files from the index: those of the revision.
+            Path(scratch, "empty").mkdir()
+            env = {"GIT_INDEX_FILE": f"{scratch}/index", "GIT_WORK_TREE": f"{scratch}/empty"}
             self.git("-c", "core.sparseCheckout=false", "read-tree", sha, env=env)
             if patch is not None:
                 # The objects of the patched files are written to the scratch directory, not to the repository.
@@ -226,7 +228,7 @@ class Repository:
 
     def _check_out(self, names: list[str], sha: str, target: Path, env: Mapping[str, str]) -> None:
         """Write the files and submodules of these names, and those below them."""
-        entries = self.git("--literal-pathspecs", "ls-files", "-s", "-z", "--", *names, env=env)
+        entries = self.git("ls-files", "-s", "-z", "--", *names, env=env)
         files, submodules = _entries(entries)
         self.git(
             *AS_STORED, "checkout-index", "-z", "--stdin", f"--prefix={target}/",
@@ -308,7 +310,7 @@ def _unreadable(directory: Path, message: str) -> UsageError:
             f"git does not trust the repository of {directory}: it belongs to another user",
             f"git config --global --add safe.directory {trusted}",
         )
-    if "must be run in a work tree" in message:
+    if "must be run in a work tree" in message or "cannot use bare repository" in message:
         return UsageError(
             f"{directory} is in a repository without a work tree",
             f"create one: git -C {directory} worktree add DIRECTORY",

@@ -12,7 +12,7 @@ import pytest
 from scratch_repo import Repo, a_spec, add_submodule, text
 
 from perfrunner.bisect.search import BisectState, Measured, Search
-from perfrunner.errors import UsageError
+from perfrunner.errors import BuildError, UsageError
 from perfrunner.servers.checkout import check_out
 from perfrunner.sources.git import Repository
 from perfrunner.sources.resolve import resolve_sources
@@ -201,6 +201,36 @@ def test_a_partial_clone_is_refused_at_once_and_never_fetches(
     repo.git("remote", "set-url", "origin", f"file://{repo.top}", at=clone)
     repo.git("archive", "-o", "/dev/null", "v1", at=clone)
     assert resolve_sources(a_spec(old={"git": "v1"}), clone / "engine_src", cache)
+
+
+def a_server(git: Path, revision: str) -> ServerSpec:
+    return ServerSpec.model_validate(
+        {"git": str(git), "revision": revision, "build": [["true"]], "command": ["x", "{port}"]}
+    )
+
+
+def test_a_shallow_clone_of_a_server_names_the_command_that_helps(
+    repo: Repo, cache: Path, tmp_path: Path
+) -> None:
+    clone = tmp_path / "clone"
+    repo.git(
+        "clone", "-q", "--depth=1", "--no-single-branch", f"file://{repo.top}", str(clone), at=tmp_path
+    )  # fmt: skip
+    tree = check_out(a_server(clone, "main"), None, cache, lambda _: None).tree
+    assert (tree / "engine_src" / "main.cc").read_text() == "two\n"
+    with pytest.raises(BuildError) as refused:
+        check_out(a_server(clone, "origin/feature/x"), None, cache, lambda _: None)
+    assert "git fetch --unshallow" in str(refused.value.hint)
+
+
+def test_a_server_may_be_in_a_directory_of_its_repository(
+    repo: Repo, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "gitconfig"
+    settings.write_text("[protocol]\n\tallow = never\n")  # of the network; the clone is local
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    tree = check_out(a_server(repo.engine, "v1"), None, cache, lambda _: None).tree
+    assert (tree / "engine_src" / "main.cc").read_text() == "one\n"
 
 
 def test_a_server_is_not_built_from_a_part_of_its_revision(

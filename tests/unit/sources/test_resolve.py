@@ -375,3 +375,23 @@ class TestRestored:
             match=r"copy is no longer in the build cache, and .* no longer has that content",
         ):
             restore_sources(record, repo.engine, cache, "e-1")
+
+
+def test_a_revision_has_its_own_attributes(repo: Repo, cache: Path, tmp_path: Path) -> None:
+    """The attributes in the work tree, of another revision or not committed, are not those of the revision."""
+    attributes = repo.engine / ".gitattributes"
+    attributes.write_text("main.cc text eol=crlf\n")
+    repo.commit("with attributes")
+    attributes.write_text("*.cmake text eol=crlf\n")
+    sources = resolve_sources(a_spec(a={"git": "main"}, b={"git": "main~1"}), repo.engine, cache)
+    written = [
+        sources.path(v) / file for v in "ab" for file in ("main.cc", "options/Options.cmake")
+    ]
+    assert [b"\r\n" in path.read_bytes() for path in written] == [True, False, False, False]
+
+
+def test_the_engines_directory_may_look_like_a_pattern(repo: Repo, cache: Path) -> None:
+    engine = repo.engine.rename(repo.top / ":(x)[e]*")
+    repo.commit("moved")
+    sources = resolve_sources(a_spec(a=None, b={"git": "main"}), engine, cache)
+    assert text(sources, "b") == "two\n"
