@@ -167,6 +167,14 @@ class LazyGroup(click.Group):
             note(traceback.format_exc().rstrip())
             ctx.exit(EXIT_FAILED)
 
+    def _main_shell_completion(self, *words: Any, **options: Any) -> None:
+        """Print the script or the proposals of a shell completion; exit code 1 would be a verdict's."""
+        try:
+            super()._main_shell_completion(*words, **options)
+        except OSError as error:
+            note(f"error: cannot write the completion: {error.strerror}")
+            sys.exit(EXIT_FAILED)
+
     def make_context(self, *words: Any, **options: Any) -> click.Context:
         """Parse the command line; options such as --help print here."""
         hold_standard_streams()
@@ -229,7 +237,9 @@ def _lost_output_handled() -> Iterator[None]:
         abandon_stdout()
         text = f"cannot write the result to stdout: {error.strerror}"
         raise Failed(
-            StoreError(text, "the measurements are stored; print them with: perfrunner report")
+            StoreError(
+                text, "free some space, or write it to another file; nothing that is stored is lost"
+            )
         ) from error
 
 

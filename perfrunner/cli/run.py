@@ -14,7 +14,7 @@ import click
 from perfrunner.children import JOB_VARIABLE
 from perfrunner.cli import options
 from perfrunner.cli.gate import gate
-from perfrunner.cli.output import note, result, result_console
+from perfrunner.cli.output import LostOutput, abandon_stdout, note, result, result_console
 from perfrunner.cli.plan import estimate, show_plan
 from perfrunner.cli.report import PAGE
 from perfrunner.cli.request import (
@@ -216,7 +216,12 @@ def _report(given: RunOptions, outcome: RunOutcome, again: str) -> dict[str, Any
         text = machine if given.as_json else render(report, "terminal", console=console)
     except Exception as error:
         raise _unreported(error, remedy) from error
-    result(text)
+    try:
+        result(text)
+    except LostOutput as error:
+        abandon_stdout()
+        text = f"cannot write the report to stdout: {error.strerror}"
+        raise StoreError(text, remedy) from error
     if failed is not None:
         raise _unreported(failed, remedy) from failed
     document: dict[str, Any] = json.loads(machine)

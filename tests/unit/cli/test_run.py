@@ -13,6 +13,7 @@ import pytest
 
 from perfrunner.build import Artifact
 from perfrunner.cli.build import RememberedSettingsChecks
+from perfrunner.cli.output import LostOutput
 from perfrunner.cli.request import resume_command
 from perfrunner.cli.run import command
 from perfrunner.errors import BuildError, HostError, SettingsCheckError
@@ -396,6 +397,20 @@ def test_a_report_that_fails_is_not_lost(cli, play, monkeypatch, place):
     assert "error: the report failed: UnicodeEncodeError" in result.stderr
     assert "failed: one trial" in result.stderr
     assert ("as fast" in result.stdout) == (place == "perfrunner.report.write_html")
+    assert "as fast" in cli(*shlex.split(again)).stdout
+
+
+def test_a_full_stdout_names_the_command_that_prints_the_run(cli, play, monkeypatch):
+    play()
+
+    def full(_):
+        raise LostOutput(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("perfrunner.cli.run.result", full)
+        lost = cli("run", "spec.yaml", "--out", "else where", code=3)
+    again = shlex.join(["report", "small-1", "--out", str(cli.directory / "else where")])
+    assert f"perfrunner {again}\n" in lost.stderr
     assert "as fast" in cli(*shlex.split(again)).stdout
 
 

@@ -62,6 +62,17 @@ def test_a_full_disk_is_named(cli, stored, words, unbuffered):
     assert done.stderr.startswith(b"error: cannot write the result to stdout: No space left")
 
 
+def test_a_completion_on_a_full_disk_is_no_verdict(tmp_path):
+    script = "from perfrunner.cli import main; main(prog_name='perfrunner')"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "_PERFRUNNER_COMPLETE": "bash_source"}, timeout=300,
+        )  # fmt: skip
+    assert done.returncode == 3
+    assert done.stderr == b"error: cannot write the completion: No space left on device\n"
+
+
 @pytest.mark.parametrize("words", [["report"], ["no-such-command"]], ids=shown)
 def test_a_lost_message_does_not_change_the_exit_code(tmp_path, words):
     """A log on a full disk loses messages."""
