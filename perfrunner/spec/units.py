@@ -106,6 +106,7 @@ def _whole(value: object, pattern: re.Pattern[str], wanted: str) -> int:
 AUTO, ANY = "auto", "any"
 _WANTED = 'expected CPUs such as 0, [0, 2] or "0-3,8", or auto, or any'
 _RANGE = r" *[0-9]{1,5} *(- *[0-9]{1,5} *)?"
+_HIGHEST_CPU = 99_999
 _LIST = re.compile(rf"{_RANGE}(,{_RANGE})*")
 
 
@@ -116,7 +117,7 @@ def parse_cpus(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = [value]
     if isinstance(value, list | tuple):
-        if not value or any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in value):
+        if not value or not all(type(n) is int and 0 <= n <= _HIGHEST_CPU for n in value):
             raise ValueError(_WANTED)
         return cpu_list(value)
     if not isinstance(value, str) or not _LIST.fullmatch(value):

@@ -40,6 +40,8 @@ def test_what_a_spec_may_write(written: object, parsed: str) -> None:
         "0 3",
         "1- 2 3",
         "\N{ARABIC-INDIC DIGIT THREE}",
+        100_000,
+        [0, 2**63],
     ],
 )
 def test_what_it_may_not(written: object) -> None:
