@@ -29,6 +29,19 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def is_file(path: str | Path) -> bool:
+    """Tell whether a path is that of a file.
+
+    Path.is_file raises for a name that is too long, and for a path below a directory of another user.
+    """
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_directory(path: str | Path) -> bool:
+    """Tell whether a path is that of a directory; False if the system refuses the path."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
 def absolute_word(
     word: str, directory: Path, named: Callable[[Path], str] = lambda path: str(real_path(path))
 ) -> str:
@@ -60,12 +73,12 @@ OPTIONS_FILE = "options/Options.cmake"
 
 def is_engine_source(directory: Path) -> bool:
     """Tell whether this is our engine and not another project's folder of the same name."""
-    return (directory / "CMakeLists.txt").is_file() and (directory / "options").is_dir()
+    return is_file(directory / "CMakeLists.txt") and is_directory(directory / "options")
 
 
 def is_inside_engine(directory: Path) -> bool:
     """Tell whether the directory is the engine's under any name; other projects may have an options/."""
-    return is_engine_source(directory) and (directory / OPTIONS_FILE).is_file()
+    return is_engine_source(directory) and is_file(directory / OPTIONS_FILE)
 
 
 def engine_in(directory: Path) -> Path:
@@ -74,7 +87,7 @@ def engine_in(directory: Path) -> Path:
         if is_engine_source(candidate):
             return candidate
     problem = (
-        "it has no CMakeLists.txt with options/" if directory.is_dir() else "no such directory"
+        "it has no CMakeLists.txt with options/" if is_directory(directory) else "no such directory"
     )
     shown = readable(str(directory))  # pydantic takes no text that is not UTF-8
     raise ValueError(f"expected a directory with an engine's source, got {shown}: {problem}")

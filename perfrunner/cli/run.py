@@ -33,7 +33,7 @@ from perfrunner.errors import (
     StoreError,
     UsageError,
 )
-from perfrunner.paths import real_path
+from perfrunner.paths import is_file, real_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -260,7 +260,7 @@ def _read_report(out_dir: Path, outcome: RunOutcome) -> tuple[Report, Experiment
 
 def spec_or_run(spec_path: Path | None, resume: str | None) -> tuple[Path | None, str | None]:
     """Read `--resume FILE` without a SPEC argument as `FILE --resume`."""
-    if spec_path is None and resume and Path(resume).is_file():
+    if spec_path is None and resume and is_file(resume):
         return Path(resume), ""
     return spec_path, resume
 

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from perfrunner.errors import UsageError
 from perfrunner.hosts.lock import SHARE
-from perfrunner.paths import real_path, with_home
+from perfrunner.paths import is_file, real_path, with_home
 from perfrunner.spec.base import ListAsTuple, Piece, PlainName
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.document import Node, Problems, load_document, plain
@@ -165,7 +165,7 @@ class _Reader:
         if spec.cluster == LOCAL:
             return Group(name, LOCAL, out)
         cluster = self._absolute(spec.cluster)
-        if not cluster.is_file():
+        if not is_file(cluster):
             self.problems.add(
                 self._at("groups", name, "cluster").mark,
                 "",
@@ -185,7 +185,7 @@ class _Reader:
                     "out",
                     f"expected a directory that no other group uses, got that of {other}: {group.out}",
                 )
-            if not self.hosts or (group.cluster != LOCAL and not Path(group.cluster).is_file()):
+            if not self.hosts or (group.cluster != LOCAL and not is_file(group.cluster)):
                 continue
             for host in _measured_hosts(load_cluster(Path(group.cluster))):
                 if (other := hosts.setdefault(host, group.name)) != group.name:
@@ -197,7 +197,7 @@ class _Reader:
 
     def _nightly(self, index: int, spec: NightlySpec, groups: Mapping[str, Group]) -> NightlySpec:
         path = self._absolute(spec.spec)
-        if not path.is_file():
+        if not is_file(path):
             self.problems.add(
                 self._at("nightly", index, "spec").mark,
                 "",

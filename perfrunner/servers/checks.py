@@ -7,6 +7,7 @@ use as soon as it starts, also if a later option switches that off.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -20,6 +21,7 @@ from perfrunner.hosts.container import find_image
 from perfrunner.hosts.local import LocalTransport
 from perfrunner.hosts.process import BASE_ENVIRONMENT
 from perfrunner.hosts.transport import Transport
+from perfrunner.paths import is_directory, is_file
 from perfrunner.servers.preload import find_library, linked_allocator, marked, read_elf
 from perfrunner.servers.redis import OVERRULED
 from perfrunner.servers.registry import adapter_for
@@ -117,7 +119,7 @@ def kind_of(server: ServerSpec, program: Path | None) -> Kind:
 def find_program(word: str) -> Path | None:
     """Return the absolute path of a program: itself, or from PATH; None if there is none."""
     if "/" in word:
-        return Path(word).absolute() if Path(word).is_file() else None
+        return Path(word).absolute() if is_file(word) else None
     path = os.environ.get("PATH") or BASE_ENVIRONMENT["PATH"]
     program = shutil.which(word, path=f"{path}:/usr/local/sbin:/usr/sbin:/sbin")
     return None if program is None else Path(program).absolute()
@@ -208,7 +210,7 @@ def _image_problem(name: str) -> str | None:
 
 def _repository_problem(server: ServerSpec) -> str | None:
     directory = Path(str(server.git))
-    if not directory.is_dir():
+    if not is_directory(directory):
         return f"expected a repository on this machine, got {directory}: no such directory (clone it first)"
     try:
         repository = Repository.around(directory)
@@ -223,13 +225,11 @@ def _repository_problem(server: ServerSpec) -> str | None:
 
 
 def _programs() -> set[str]:
-    directories = (os.environ.get("PATH") or BASE_ENVIRONMENT["PATH"]).split(os.pathsep)
-    return {
-        path.name
-        for directory in directories
-        if Path(directory).is_dir()
-        for path in Path(directory).iterdir()
-    }
+    names: set[str] = set()
+    for directory in (os.environ.get("PATH") or BASE_ENVIRONMENT["PATH"]).split(os.pathsep):
+        with contextlib.suppress(OSError):  # of another user, or not there
+            names.update(os.listdir(directory))  # noqa: PTH208
+    return names
 
 
 def unfit_in_files(kind: str, arguments: Sequence[str], host: Transport) -> str | None:

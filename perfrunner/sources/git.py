@@ -15,6 +15,7 @@ from pathlib import Path
 
 from perfrunner.build.identity import is_source
 from perfrunner.errors import UsageError
+from perfrunner.paths import is_directory
 from perfrunner.sources.run_git import GitError, NoGit, run_git
 from perfrunner.spec.suggest import did_you_mean
 
@@ -132,7 +133,7 @@ class Repository:
         )
         if self.shallow:
             hint = UNSHALLOW
-        elif Path(revision).is_dir():
+        elif is_directory(revision):
             hint = f"to use a directory, write its path: ./{revision}"
         name = _name_in(revision)
         remote = [ref for ref in refs if ref.endswith(f"/{name}")]

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perfrunner.paths import absolute_word, real_path, with_home
+from perfrunner.paths import absolute_word, is_file, real_path, with_home
 from perfrunner.spec.document import Mark, Node, Path_, Problems, describe, load_document, size
 from perfrunner.spec.yaml_core import MAX_DEPTH, MAX_NODES
 
@@ -74,8 +74,7 @@ class Sources:
             self.problems.add(name.mark, "", f"{expected}, got {describe(name.value)}")
             return None
         path = real_path(directory / with_home(name.value))
-        # Path.is_file raises for a name that is too long and for a directory of another user.
-        if not os.path.isfile(path):  # noqa: PTH113
+        if not is_file(path):
             missing = _missing(path)
             near = _similar(path, alternatives)
             hint = f" (did you mean {near}?)" if near else ""

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from perfrunner.errors import UsageError
-from perfrunner.paths import absolute_word, with_home
+from perfrunner.paths import absolute_word, is_directory, with_home
 from perfrunner.spec.matrix import variant_name
 from perfrunner.spec.model import Spec
 from perfrunner.spec.server import DIRECTORY, PORT, own_words, step_words
@@ -244,7 +244,7 @@ def of_revisions(
 def _repository_and_revision(text: str) -> tuple[str, str]:
     """Split at the `@` behind the longest directory, else at the last one: both parts may contain others."""
     places = [place for place, character in enumerate(text) if character == "@"]
-    behind_directories = [at for at in places if at and with_home(text[:at]).is_dir()]
+    behind_directories = [at for at in places if at and is_directory(with_home(text[:at]))]
     at = max(behind_directories or places, default=0)
     return text[:at], text[at + 1 :]
 

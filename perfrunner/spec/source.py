@@ -18,6 +18,7 @@ from perfrunner.paths import (
     ENGINE_DIRECTORY,
     engine_in,
     is_engine_source,
+    is_file,
     is_inside_engine,
     real_path,
     with_home,
@@ -54,7 +55,7 @@ class SourceSpec(Piece):
     @field_validator("patch")
     @classmethod
     def _a_file(cls, patch: str | None, info: ValidationInfo) -> str | None:
-        if patch is not None and (info.context or {}).get("files") and not Path(patch).is_file():
+        if patch is not None and (info.context or {}).get("files") and not is_file(patch):
             raise ValueError(f"expected the path of a patch, got {readable(patch)}: no such file")
         return patch
 

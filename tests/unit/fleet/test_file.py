@@ -135,3 +135,12 @@ def test_who_only_asks_for_jobs_need_not_read_the_cluster_files(directory: Path)
     assert fleet.store == "postgresql://perf@db/results?raw=/srv/raw"
     with pytest.raises(SpecError):
         load_fleet(directory / "fleet.yaml")
+
+
+@pytest.mark.parametrize(
+    ("old", "field"), [("a.yaml", "groups.lab-a.cluster"), ("spec.yaml", "nightly[0].spec")]
+)
+def test_a_path_that_no_file_can_have_is_an_error_of_its_field(old: str, field: str) -> None:
+    text = "groups:\n  lab-a: {cluster: a.yaml}\nnightly:\n  - {spec: spec.yaml, groups: [lab-a]}\n"
+    (problem,) = problems(text.replace(old, "x" * 300))
+    assert f": {field}: " in problem

@@ -11,6 +11,7 @@ from scratch_repo import Repo, a_spec, copied, text
 
 from perfrunner.build.identity import content_hash
 from perfrunner.errors import UsageError
+from perfrunner.sources.git import Repository
 from perfrunner.sources.model import Distance, distance_of
 from perfrunner.sources.resolve import Sources, resolve_sources, restore_sources, same_variants
 
@@ -395,3 +396,10 @@ def test_the_engines_directory_may_look_like_a_pattern(repo: Repo, cache: Path) 
     repo.commit("moved")
     sources = resolve_sources(a_spec(a=None, b={"git": "main"}), engine, cache)
     assert text(sources, "b") == "two\n"
+
+
+def test_a_long_name_is_no_revision(repo: Repo) -> None:
+    repository = Repository.around(repo.engine)
+    assert repository is not None
+    with pytest.raises(UsageError, match="has no revision"):
+        repository.commit("a" * 300)

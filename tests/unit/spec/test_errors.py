@@ -169,3 +169,21 @@ def test_a_counter_without_a_unit_is_an_error(specs):
     (error,) = specs.errors(small.replace("{type: pillowfight, items: 10k, duration: 5s}", tool))
     assert "workloads.pf.counters[0]: expected a counter: " in error
     assert "did you mean PeakBytesPerItem?" in error
+
+
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ("glibc: {", f"glibc: {{source: {{dir: {LONG}}}, ", "variants.glibc.source.dir"),
+        ("glibc: {", f"glibc: {{source: {{git: main, patch: {LONG}}}, ", "variants.glibc.source.patch"),
+        ("cluster: cluster.yaml", f"cluster: {LONG}", "cluster"),
+        ("pf: {", f"pf: {{use: {LONG}, ", "workloads.pf.use"),
+    ],
+    ids=["dir", "patch", "cluster", "use"],
+)  # fmt: skip
+def test_a_path_that_no_file_can_have_is_an_error_of_its_field(specs, old, new, field):
+    problems = specs.changed_errors(old, new)
+    assert any(f": {field}: " in problem for problem in problems)
