@@ -297,7 +297,9 @@ def _name_on_python_3_10(text: str) -> str:
 def _parse(text: str) -> URL:
     try:
         url = make_url(text)
-    except ArgumentError as error:
+        if url.port is not None and not 0 < url.port < 1 << 16:
+            raise ValueError(f"port {url.port}")
+    except (ArgumentError, ValueError) as error:  # a port that is no number
         raise StoreError(
             f"{text.rsplit('@', maxsplit=1)[-1]!r} is not a database URL",
             "give --store postgresql://USER@HOST/DATABASE or sqlite:///FILE",

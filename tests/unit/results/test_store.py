@@ -223,6 +223,14 @@ def test_opening_what_is_not_there_or_not_ours(tmp_path):
         ResultStore.open("nosuch://host/db")
 
 
+@pytest.mark.parametrize("place", ["host:port", "[::1", "host:0", "host:99999"])
+def test_a_url_without_a_port_that_can_be_is_refused_at_once(place):
+    with pytest.raises(StoreError, match="is not a database URL") as refused:
+        ResultStore.open(f"postgresql://me:secret@{place}/results")
+    assert refused.value.exit_code != database.EXIT_AWAY  # nobody waits for it
+    assert "secret" not in str(refused.value)
+
+
 def test_a_newer_schema_is_left_alone(tmp_path):
     ResultStore.open(tmp_path).close()
     with sqlite3.connect(tmp_path / "results.sqlite") as connection:
