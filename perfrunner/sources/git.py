@@ -137,7 +137,7 @@ class Repository:
             hint = f"to use a directory, write its path: ./{revision}"
         name = _name_in(revision)
         remote = [ref for ref in refs if ref.endswith(f"/{name}")]
-        near = "" if name in refs else did_you_mean(remote[0] if remote else name, refs)
+        near = "" if name in ("HEAD", *refs) else did_you_mean(remote[0] if remote else name, refs)
         return UsageError(f"{self.top} has no revision {revision}{near}", hint)
 
     def check_content(self, sha: str) -> None:

@@ -398,8 +398,10 @@ def test_the_engines_directory_may_look_like_a_pattern(repo: Repo, cache: Path) 
     assert text(sources, "b") == "two\n"
 
 
-def test_a_long_name_is_no_revision(repo: Repo) -> None:
+@pytest.mark.parametrize("revision", ["a" * 300, "HEAD~99"])
+def test_what_is_no_revision_is_not_like_one(repo: Repo, revision: str) -> None:
+    repo.git("update-ref", "refs/remotes/origin/HEAD", "main")
     repository = Repository.around(repo.engine)
     assert repository is not None
-    with pytest.raises(UsageError, match="has no revision"):
-        repository.commit("a" * 300)
+    with pytest.raises(UsageError, match=rf"has no revision {revision}$"):
+        repository.commit(revision)
