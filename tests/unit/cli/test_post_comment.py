@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,8 @@ def test_a_refusal_is_an_error_without_the_token(forge: Forge, tmp_path: Path) -
     ("changes", "text", "message"),
     [
         ({"GITHUB_TOKEN": ""}, "<!-- perfrunner: q -->\n", "GITHUB_TOKEN is not set"),
+        ({"GITHUB_TOKEN": f"{TOKEN}\n"}, "<!-- perfrunner: q -->\n", "GITHUB_TOKEN has a"),
+        ({"GITHUB_REPOSITORY": "me/i t"}, "<!-- perfrunner: q -->\n", "GITHUB_REPOSITORY has a"),
         ({"GITHUB_REF": "refs/heads/main"}, "<!-- perfrunner: q -->\n", "names no pull request"),
         ({}, "## a report\n", "--format github-comment"),
     ],
@@ -86,7 +89,26 @@ def test_what_is_missing_is_named(
 ) -> None:
     result = post(tmp_path, text, {**environments(forge)["github"], **changes})
     assert (result.returncode, message in result.stderr) == (3, True)
+    assert TOKEN not in result.stderr
     assert forge.requests == []
+
+
+@pytest.mark.parametrize("answer", ["{}", '"x"', "[1]", "null", "<html>", ""])
+def test_an_answer_that_is_no_list_of_comments_is_an_error(tmp_path: Path, answer: str) -> None:
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer.encode())
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    with serving(server):
+        environment = {
+            "GITHUB_API_URL": f"http://127.0.0.1:{server.server_port}", "GITHUB_REPOSITORY": "me/it",
+            "GITHUB_REF": "refs/pull/7/merge", "GITHUB_TOKEN": TOKEN,
+        }  # fmt: skip
+        result = post(tmp_path, "<!-- perfrunner: q -->\n", environment)
+    assert (result.returncode, result.stderr[:11]) == (3, "error: GET ")
 
 
 def github_job(job: dict[str, Any]) -> str:
