@@ -38,6 +38,7 @@ NETWORK_FILE_SYSTEMS = {
 # A mounted source that names a server (host:/directory, user@host:, //host/share), whatever the file system's type.
 _SERVER = re.compile(r"//|[^/]+:")
 
+
 def read_facts(transport: ShellTransport) -> Facts:
     """Return the current facts of the transport's host."""
     done = transport.run(["sh", "-c", scripts.FACTS, "sh", transport.work_dir], check=False)
