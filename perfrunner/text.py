@@ -1,4 +1,4 @@
-"""Text on its way in and out: bytes that are not UTF-8, and output streams that cannot hold every character.
+"""Text on its way in and out: bytes that are not UTF-8, streams that cannot hold every character, counts in words.
 
 Python keeps an undecodable byte of a file name, an argument or a commit title as a lone surrogate, which no JSON
 document, page or database accepts. Such text is made readable where it enters a record.
@@ -77,3 +77,14 @@ def _nearest(character: str) -> str:
         return _NEAREST[character]
     base = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     return base or "?"
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 block`, `2 blocks`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def product_of(variants: int, cases: int, blocks: int) -> str:
+    """Return what a run consists of: `2 variants x 1 case x 10 blocks`."""
+    counts = ((variants, "variant"), (cases, "case"), (blocks, "block"))
+    return " x ".join(count_of(number, noun) for number, noun in counts)

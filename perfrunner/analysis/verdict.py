@@ -15,6 +15,7 @@ import numpy as np
 from perfrunner.analysis.inference import MOST_LOG, ratio_of, t_critical, t_noncentrality, t_power
 from perfrunner.analysis.model import ALPHA, Effect, Interval
 from perfrunner.domain import MARGIN_ROUNDING, MIN_BLOCKS, Verdict
+from perfrunner.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,9 +41,17 @@ def decide(effect: Effect, direction: Direction) -> tuple[Verdict | None, bool, 
     if not effect.paired:
         return None, False, "not interleaved: an interval, no verdict"
     if effect.n < MIN_BLOCKS:
-        return None, False, f"{_blocks(effect.n)}: numbers only, a verdict needs {MIN_BLOCKS}"
+        return (
+            None,
+            False,
+            f"{count_of(effect.n, 'block')}: numbers only, a verdict needs {MIN_BLOCKS}",
+        )
     if effect.ci95 is None:
-        return None, False, f"{_blocks(effect.n)}: too few for an interval that holds at any moment"
+        return (
+            None,
+            False,
+            f"{count_of(effect.n, 'block')}: too few for an interval that holds at any moment",
+        )
     if direction == "none":
         return None, False, "neither direction is better"
     assert effect.q is not None
@@ -191,7 +200,3 @@ def _first(n: Sizes, holds: Callable[[Sizes], NDArray[np.bool_]]) -> Sizes:
         settled = holds(middle)
         below, at = np.where(settled, below, middle), np.where(settled, middle, at)
     return at
-
-
-def _blocks(n: int) -> str:
-    return "1 block" if n == 1 else f"{n} blocks"

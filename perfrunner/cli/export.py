@@ -10,6 +10,7 @@ import click
 from perfrunner.cli import complete, options
 from perfrunner.cli.output import note, result
 from perfrunner.errors import UsageError
+from perfrunner.text import count_of
 
 if TYPE_CHECKING:
     from perfrunner.results import ExperimentData
@@ -129,7 +130,8 @@ def _write_archive(experiment: str | None, archive: Path, out_dir: Path) -> None
     for problem in moved.problems:
         note(f"warning: left out: {problem}")
     note(
-        f"archive {archive}: {moved.experiment.id}, {moved.trials} trials, {moved.files} raw files"
+        f"archive {archive}: {moved.experiment.id}, {count_of(moved.trials, 'trial')},"
+        f" {count_of(moved.files, 'raw file')}"
     )
     note(
         "the archive is not redacted: it names hosts, users and paths, and has the logs of the servers"
@@ -177,5 +179,6 @@ def import_(archive: Path, out_dir: Path) -> None:
 
     with options.open_results(out_dir, create=True) as store:
         moved = import_archive(store, archive, _read)
-    note(f"imported {moved.trials} trials and {moved.files} raw files from {archive}")
+    trials, files = count_of(moved.trials, "trial"), count_of(moved.files, "raw file")
+    note(f"imported {trials} and {files} from {archive}")
     result(f"{moved.experiment.id}\n")

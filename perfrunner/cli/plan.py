@@ -17,6 +17,7 @@ from perfrunner.cli import options
 from perfrunner.cli.output import duration, print_json, result_console
 from perfrunner.cli.request import RunOptions, find_engine_source, gathered, read_spec
 from perfrunner.errors import BuildError, UsageError
+from perfrunner.text import count_of, product_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -117,8 +118,8 @@ def _print(
 ) -> None:
     console = result_console()
     console.print(
-        f"{spec.name}: {len(spec.variants)} variants x {len(spec.cases)} cases x {plan.blocks} blocks = "
-        f"{len(plan.trials)} trials, about {duration(expected.total(spec))} on {spec.cluster.name}"
+        f"{spec.name}: {product_of(len(spec.variants), len(spec.cases), plan.blocks)} = "
+        f"{count_of(len(plan.trials), 'trial')}, about {duration(expected.total(spec))} on {spec.cluster.name}"
     )
     origin = "drawn now; a run draws another one unless --seed is given" if drawn else "given"
     console.print(f"seed {plan.seed} ({origin}); {_besides_trials(spec, expected)}")

@@ -26,6 +26,7 @@ from perfrunner.domain import Case, trial_place
 from perfrunner.errors import EXIT_INTERRUPTED
 from perfrunner.experiment import events as ev
 from perfrunner.report.names import LEAST, short_names
+from perfrunner.text import count_of, product_of
 
 if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderResult
@@ -215,8 +216,8 @@ class BarProgress(LineProgress):
 def plan_line(event: ev.PlanReady) -> str:
     """Return the first line of a run."""
     text = (
-        f"plan   {escape(event.name)}: {len(event.variants)} variants x {len(event.cases)} cases x "
-        f"{event.blocks} blocks = {event.trials_total} trials (seed {event.seed})"
+        f"plan   {escape(event.name)}: {product_of(len(event.variants), len(event.cases), event.blocks)} = "
+        f"{count_of(event.trials_total, 'trial')} (seed {event.seed})"
     )
     return f"{text}; {event.trials_done} done before" if event.resumed else text
 
@@ -245,9 +246,9 @@ def discarded_line(event: ev.BlockDiscarded) -> str:
 
 def provisional_line(event: ev.Provisional) -> str:
     """Return the estimates of a case after a block, marked as provisional."""
-    blocks = max(estimate.blocks for estimate in event.estimates)
+    blocks = count_of(max(estimate.blocks for estimate in event.estimates), "block")
     shown = "; ".join(f"{e.variant} {change_so_far(e, event.metric)}" for e in event.estimates)
-    return f"{MARK} {escape(f'{event.case}, {blocks} blocks, provisional {event.metric}: {shown}')}"
+    return f"{MARK} {escape(f'{event.case}, {blocks}, provisional {event.metric}: {shown}')}"
 
 
 def precision_line(event: ev.Precision) -> str:
@@ -269,7 +270,7 @@ def finished_line(event: ev.RunFinished) -> str:
     """Return the last line of a run."""
     label = "stopped " if event.exit_code == EXIT_INTERRUPTED else "done   "
     return (
-        f"{label}{escape(event.experiment_id)}: {event.ok} trials ok, {event.discarded} discarded, "
+        f"{label}{escape(event.experiment_id)}: {count_of(event.ok, 'trial')} ok, {event.discarded} discarded, "
         f"{event.failed} failed in {duration(event.seconds)}"
     )
 

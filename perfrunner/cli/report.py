@@ -14,7 +14,7 @@ from perfrunner.cli import complete, options
 from perfrunner.cli.gate import gate
 from perfrunner.cli.output import note, result, result_console
 from perfrunner.cli.request import gathered
-from perfrunner.text import readable
+from perfrunner.text import count_of, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,4 +181,4 @@ def write_report(report: Report, data: ExperimentData, given: ReportOptions) -> 
         )
         for problem in problems:
             note(f"warning: {problem}")
-        note(f"charts {given.charts_dir} ({len(written)} files)")
+        note(f"charts {given.charts_dir} ({count_of(len(written), 'file')})")

@@ -12,6 +12,7 @@ import click
 from perfrunner.cli import complete, options
 from perfrunner.cli.output import duration, note, print_json, result_console
 from perfrunner.errors import StoreError
+from perfrunner.text import count_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,9 +94,7 @@ def _print_verified(console: Console, verified: Verified) -> None:
     counts = f"{verified.intact} intact, {len(verified.damaged)} damaged, {len(verified.missing)} missing"
     console.print(f"raw files: {counts}", highlight=False)
     if verified.unrecorded:
-        trials = (
-            "1 trial" if len(verified.unrecorded) == 1 else f"{len(verified.unrecorded)} trials"
-        )
+        trials = count_of(len(verified.unrecorded), "trial")
         console.print(f"digests were not recorded for {trials} (stored by an older perfrunner)")
 
 

@@ -10,6 +10,7 @@ import click
 from perfrunner.cli import complete, options
 from perfrunner.cli.options import DEFAULT_OUT, store_option, store_url
 from perfrunner.cli.output import note
+from perfrunner.text import count_of
 
 
 @click.command(
@@ -35,7 +36,7 @@ def command(directory: Path, stores: tuple[Path, ...]) -> None:
     from perfrunner.report.site import write_site
 
     written = write_site(stores or (DEFAULT_OUT,), directory, store_url())
-    note(f"site {directory / 'index.html'} ({len(written)} files)")
+    note(f"site {directory / 'index.html'} ({count_of(len(written), 'file')})")
 
 
 @click.command(

@@ -13,6 +13,7 @@ from perfrunner.cli.request import find_engine_source
 from perfrunner.errors import EXIT_USAGE, SpecError
 from perfrunner.spec.assemble import profile_names
 from perfrunner.spec.includes import shown
+from perfrunner.text import product_of
 
 
 @click.command(
@@ -63,5 +64,5 @@ def _check(path: Path, overrides: tuple[str, ...], cluster: Path | None) -> dict
             load_spec(path, overrides, cluster, profile, switches)
     except SpecError as error:
         return {"spec": shown(path), "ok": False, "errors": list(error.problems)}
-    summary = f"{len(spec.variants)} variants x {len(spec.cases)} cases x {spec.blocks} blocks"
+    summary = product_of(len(spec.variants), len(spec.cases), spec.blocks)
     return {"spec": shown(path), "ok": True, "errors": [], "summary": summary}

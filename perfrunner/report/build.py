@@ -45,6 +45,7 @@ from perfrunner.report.model import HOSTS, LOAD, Counts, Fact, Moved, Report
 from perfrunner.report.numbers import percent_change, significant
 from perfrunner.report.sentences import preface, sentences
 from perfrunner.report.two_runs import COMPARED
+from perfrunner.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -181,7 +182,7 @@ def _context(
         for e in record.facts.get("extended", ())
     )
     seed = f", seed {record.seed}" if comparison.paired else ""
-    blocks = f"{comparison.blocks} blocks{added}{seed}"
+    blocks = f"{count_of(comparison.blocks, 'block')}{added}{seed}"
     spoiled = (
         f", {counts.discarded} discarded, {counts.failed} failed"
         if comparison.discarded

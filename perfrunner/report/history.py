@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.report.numbers import ARROWS, MARKS, change, p_text, scale_of
+from perfrunner.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,7 +66,7 @@ def _paragraph(series: Series) -> Iterator[str]:
     against = "" if series.kind is None else f" against {series.baseline}"
     first, last = series.runs[0], series.runs[-1]
     days = dict.fromkeys(f"{run.created_at:%Y-%m-%d}" for run in (first, last))
-    runs = _runs(len(series.runs))
+    runs = count_of(len(series.runs), "run")
     yield f"{series.metric.id} {arrow}  {series.case}: {series.variant}{against}, {runs}, {' to '.join(days)}"
     yield f"  {_bars([run.value for run in series.runs])}"
     for number in range(len(series.levels)):
@@ -79,11 +80,7 @@ def level_text(series: Series, number: int) -> str:
 
 def _level(series: Series, level: Level) -> str:
     first = series.runs[level.first]
-    return f"{_value(series, level):>14}  {_runs(level.runs):>8} from {first.created_at:%Y-%m-%d}"
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"
+    return f"{_value(series, level):>14}  {count_of(level.runs, 'run'):>8} from {first.created_at:%Y-%m-%d}"
 
 
 def _change(series: Series, number: int) -> str:

@@ -23,6 +23,7 @@ from perfrunner.report.numbers import (
 from perfrunner.report.published import plain as _plain
 from perfrunner.report.published import published_section
 from perfrunner.report.redact import hidden
+from perfrunner.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -200,7 +201,8 @@ def _case(report: Report, case: Case, *, every: bool) -> Iterable[str]:
             yield "| " + " | ".join(_columns(row, scale_for(row, rows), first=index == 0)) + " |"
     yield ""
     if left_out:
-        yield f"{left_out} metrics without a clear change are not shown."
+        are = "is" if left_out == 1 else "are"
+        yield f"{count_of(left_out, 'metric')} without a clear change {are} not shown."
         yield ""
 
 

@@ -30,6 +30,7 @@ from perfrunner.report.numbers import (
     significant,
     whole,
 )
+from perfrunner.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -110,8 +111,9 @@ def preface(comparison: Comparison) -> str:
     if not comparison.paired:
         return "Not interleaved, so no verdict, only Welch intervals."
     if all(row.verdict is None for row in primary) and comparison.blocks < MIN_BLOCKS:
-        n = "1 block" if comparison.blocks == 1 else f"{comparison.blocks} blocks"
-        return f"No verdict: {n}, and a verdict needs {MIN_BLOCKS}."
+        return (
+            f"No verdict: {count_of(comparison.blocks, 'block')}, and a verdict needs {MIN_BLOCKS}."
+        )
     return ""
 
 
@@ -342,7 +344,7 @@ def _where(named_cases: Sequence[Case], cases: Sequence[Case], places: Sequence[
 
 def _span(numbers: set[int]) -> str:
     low, high = min(numbers), max(numbers)
-    return f"{low} block{'' if low == 1 else 's'}" if low == high else f"{low} to {high} blocks"
+    return count_of(low, "block") if low == high else f"{low} to {high} blocks"
 
 
 LONGEST = 24  # a longer variant name is not repeated in the question

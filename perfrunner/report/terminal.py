@@ -30,6 +30,7 @@ from perfrunner.report.numbers import (
     spread,
 )
 from perfrunner.report.published import terminal_section
+from perfrunner.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -187,8 +188,9 @@ def _case(report: Report, case: Case, width: int, *, every: bool) -> Iterable[Re
         report, [_line(_name(rows[0]), rows, report) for rows in groups.values()], width
     )
     if left_out:
+        are = "is" if left_out == 1 else "are"
         yield Text(
-            f"{left_out} metrics without a clear change are hidden; show them with --all",
+            f"{count_of(left_out, 'metric')} without a clear change {are} hidden; show all with --all",
             style="dim",
         )
 

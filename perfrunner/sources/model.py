@@ -14,6 +14,7 @@ from typing import Any
 
 from perfrunner.domain import known_fields
 from perfrunner.errors import UsageError
+from perfrunner.text import count_of
 
 FACT = "sources"  # the key of Sources.record() in an experiment's facts
 IN_USE = "engine source"  # the name of the source that a variant without `source` is built from
@@ -88,15 +89,16 @@ class Distance:
         """One line such as `3 commits ahead, 1 behind; 2 files, +10 -4 lines`."""
         parts = []
         if self.ahead is not None:
-            n = "1 commit" if self.ahead == 1 else f"{self.ahead} commits"
-            parts.append(f"{n} ahead" + (f", {self.behind} behind" if self.behind else ""))
+            parts.append(
+                f"{count_of(self.ahead, 'commit')} ahead"
+                + (f", {self.behind} behind" if self.behind else "")
+            )
         elif self.shallow:
             parts.append("commits not counted (the clone is shallow)")
         if not self.files:
             parts.append("same content")
         else:
-            n = "1 file" if self.files == 1 else f"{self.files} files"
-            parts.append(f"{n}, +{self.added} -{self.removed} lines")
+            parts.append(f"{count_of(self.files, 'file')}, +{self.added} -{self.removed} lines")
         return "; ".join(parts)
 
 

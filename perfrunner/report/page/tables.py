@@ -54,6 +54,7 @@ from perfrunner.report.numbers import (
     verdict_text,
 )
 from perfrunner.report.sentences import ORDER, noun
+from perfrunner.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -182,7 +183,7 @@ def _case(report: Report, case: Case) -> dict[str, Any]:
     rest = {metric: rows for metric, rows in groups.items() if metric not in shown}
     parts = [(f"Results of {case}", "", _table(report, shown))]
     if left_out:
-        title = f"{left_out} metrics without a clear change"
+        title = f"{count_of(left_out, 'metric')} without a clear change"
         parts.append((f"{title}, {case}", title, _table(report, rest)))
     return {"case": str(case), "index": report.comparison.cases.index(case), "parts": parts}
 
@@ -387,7 +388,7 @@ def _strip(axis: Axis, row: Row, ends: Interval) -> dict[str, float]:
 def _detail(row: Row) -> str:
     effect = row.effect
     assert effect is not None
-    parts = [f"{effect.n} blocks" if effect.paired else "not interleaved"]
+    parts = [count_of(effect.n, "block") if effect.paired else "not interleaved"]
     if effect.q is not None:
         parts.append(p_text("q", effect.q))
     if row.verdict == "unsure":

@@ -69,7 +69,7 @@ def shown(kind, terminal=False, events=EVENTS):
 def test_a_log_has_one_line_for_each_thing_that_happened():
     lines = shown(LineProgress).splitlines()
     assert lines == [
-        "plan   small: 2 variants x 1 cases x 6 blocks = 72 trials (seed 41)",
+        "plan   small: 2 variants x 1 case x 6 blocks = 72 trials (seed 41)",
         "       results in out/small-1",
         "warning: here: governor=powersave (cpupower ...)",
         "host   here ready (engine and load client)",
@@ -135,7 +135,7 @@ def test_the_line_shows_the_trial_in_flight():
 
 def test_a_run_that_ended_by_itself_is_done():
     assert shown(LineProgress, events=[ev.RunFinished("e", 3, 1, 0, 1, 5.0)]).startswith(
-        "done   e: 1 trials ok"
+        "done   e: 1 trial ok"
     )
 
 

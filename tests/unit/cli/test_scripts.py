@@ -59,7 +59,7 @@ def test_perf_lane_runs_every_spec_with_expected_gains_and_ends_as_the_worst_of_
         f"run {checkout}/specs/experiments/gaining.yaml --profile lane --out {checkout}/build/perf-lane"
         " --fail-on lost"
     ]
-    assert ("a known gain is lost" in matches.stderr) is (code == 1)
+    assert ("an expected gain is lost" in matches.stderr) is (code == 1)
 
 
 def test_perf_lane_goes_on_after_a_lost_expected_gain_but_not_after_ctrl_c(checkout):
@@ -146,7 +146,7 @@ def test_publish_does_not_publish_a_run_that_failed(checkout):
 @pytest.mark.parametrize(
     ("script", "words", "code", "output"),
     [
-        ("perf-lane", ["--help"], 0, "known gain"),
+        ("perf-lane", ["--help"], 0, "expected gain"),
         ("perf-lane", ["--nonsense"], 2, "unknown option --nonsense"),
         ("publish", ["--help"], 0, "--kept"),
         ("publish", [], 2, "Usage"),
