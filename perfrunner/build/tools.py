@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -210,7 +211,8 @@ def run_logged(
 ) -> None:
     """Run a command to its end. Raises BuildError with the error lines if it fails.
 
-    An exception ends the whole process group. `inherited`: descriptors that the command and its children keep
+    Its end, and an exception, end the whole process group: what a command leaves in the background would hold its
+    output open, and run during a measurement. `inherited`: descriptors that the command and its children keep
     open.
     """
     log.write(f"$ {' '.join(argv)}\n")
@@ -231,6 +233,7 @@ def run_logged(
     except OSError as error:
         raise BuildError(f"cannot run {argv[0]}: {error.strerror}") from error
     assert child.stdout is not None
+    threading.Thread(target=_end_leftovers, args=(child,), daemon=True).start()
     try:
         for line in child.stdout:
             log.write(line)
@@ -287,6 +290,12 @@ def missing_package(lines: Sequence[str]) -> str | None:
     if "No space left" in text:
         return "free some disk space; `perfrunner clean` removes old builds"
     return None
+
+
+def _end_leftovers(child: subprocess.Popen[str]) -> None:
+    child.wait()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def _end_group(child: subprocess.Popen[str]) -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from perfrunner.build.artifact import parse_ldd
 from perfrunner.build.tools import excerpt, failed, missing_package, run_logged
+from perfrunner.servers.agent import is_alive
+from tests.support.waiting import until
 
 GCC = """
 [1/9] Building CXX object a.cc.o
@@ -87,3 +91,14 @@ def test_ldd() -> None:
         "libgone.so.1": None,
         "libstdc++.so.6": Path("/lib/x86_64-linux-gnu/libstdc++.so.6"),
     }
+
+
+@pytest.mark.timeout(60)
+def test_a_command_is_over_when_it_ends(tmp_path: Path):
+    """What it leaves in the background would hold its output open, and run during the measurement."""
+    lines: list[str] = []
+    command = ["sh", "-c", "sleep 600 & echo $!"]
+    with (tmp_path / "log").open("w") as log:
+        run_logged(command, what="x", log=log, env={"PATH": "/usr/bin:/bin"}, progress=lines.append)
+    (left,) = map(int, lines)
+    until(lambda: not is_alive(left), "it ends with the command")
