@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _AGENT_TIMEOUT_S = 60.0  # a hardware key may wait for a touch
+_LIST_KEYS, _KEYS = b"\x0b", 12  # messages of the agent's protocol
 _SERVICE = "ssh-connection"
 _NO_ANSWER = "Authentication timeout"  # Paramiko's
 _OPENSSH_PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----"
@@ -319,6 +320,8 @@ class OpenSshLogin:
 class _Agent(AgentSSH):
     """The user's agent; without keys if there is none."""
 
+    _conn: Any
+
     def __init__(self, path: str | None) -> None:
         super().__init__()
         if path is None:
@@ -327,8 +330,9 @@ class _Agent(AgentSSH):
         try:
             link.settimeout(_AGENT_TIMEOUT_S)
             link.connect(path)
-            self._connect(link)  # type: ignore[attr-defined]
-        except (OSError, paramiko.SSHException):
+            self._conn = link
+            self._keys = tuple(self._listed())
+        except (OSError, TypeError, paramiko.SSHException):  # TypeError: of an empty answer
             link.close()
             self._conn = None
 
@@ -342,6 +346,14 @@ class _Agent(AgentSSH):
         trace: TracebackType | None,
     ) -> None:
         self._close()  # type: ignore[attr-defined]
+
+    def _listed(self) -> Iterator[AgentKey]:
+        """Yield the agent's keys. Paramiko refuses all of them for one that it cannot read, or its comment."""
+        kind, answer = self._send_message(_LIST_KEYS)  # type: ignore[attr-defined]
+        for _ in range(answer.get_int() if kind == _KEYS else 0):
+            blob, comment = answer.get_binary(), answer.get_binary().decode(errors="replace")
+            with contextlib.suppress(ValueError, TypeError, IndexError, paramiko.SSHException):
+                yield AgentKey(self, blob, comment)
 
     @property
     def keys(self) -> tuple[AgentKey, ...]:

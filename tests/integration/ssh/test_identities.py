@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -297,52 +296,6 @@ def test_what_is_missing_is_named(
     path.write_text(config.format(keys=keys))
     with pytest.raises(HostError, match=message):
         open_host(server.host_spec(tmp_path / "work", key=None, ssh_config=str(path)), "ssh")
-
-
-@pytest.fixture(scope="module")
-def confirming(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An agent whose user is asked at each use of its keys, and never agrees. A file next to its socket tells of it."""
-    directory = tmp_path_factory.mktemp("confirming")
-    socket, ask = directory / "socket", directory / "ask"
-    ask.write_text(f"#!/bin/sh\n: >{directory}/asked\nexit 1\n")
-    ask.chmod(0o700)
-    own = {**os.environ, "SSH_ASKPASS": str(ask), "DISPLAY": ":0", "SSH_AUTH_SOCK": str(socket)}
-    command = ["ssh-agent", "-D", "-a", socket]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=own) as process:
-        until(socket.exists, "the agent listens")
-        argv = ["ssh-add", "-q", "-c", keys / "both"]
-        subprocess.run(argv, check=True, timeout=300, env=own)
-        yield socket
-        process.terminate()
-
-
-@pytest.mark.parametrize("known", [True, False], ids=["a known key", "an unknown key"])
-def test_an_agent_that_does_not_sign_is_passed_over_as_by_ssh(
-    server: Sshd, keys: Path, confirming: Path, tmp_path: Path, known: bool
-) -> None:
-    """Its user is asked only about a key that the server would accept."""
-    listed, asked = server.directory / "authorized_keys", confirming.parent / "asked"
-    only_ours = listed.read_text()
-    config = f"IdentityAgent {confirming}\nIdentityFile {server.key}\n"
-    (tmp_path / "config").write_text(config)
-    spec = server.host_spec(tmp_path / "work", key=None, ssh_config=str(tmp_path / "config"))
-    try:
-        if known:
-            listed.write_text(only_ours + (keys / "both.pub").read_text())
-        asked.unlink(missing_ok=True)
-        by_ssh = subprocess.run([*destination_of(spec).command(), "true"], check=False, timeout=300)
-        assert by_ssh.returncode == 0
-        assert asked.exists() == known
-        asked.unlink(missing_ok=True)
-        assert "ED25519" in opens(server, tmp_path, config)
-        assert asked.exists() == known
-        if known:
-            (tmp_path / "config").write_text(f"IdentityAgent {confirming}\nIdentityFile none\n")
-            with pytest.raises(HostError, match="agent does not sign with the key both") as raised:
-                open_host(spec, "ssh")
-            assert "ssh-add" in str(raised.value.hint)
-    finally:
-        listed.write_text(only_ours)
 
 
 @pytest.mark.parametrize("methods", ["password", "password,publickey"])
