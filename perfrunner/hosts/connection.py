@@ -145,9 +145,9 @@ class HostConnection(fabric.Connection):  # type: ignore[misc]
             return ""
         if not isinstance(error, paramiko.SSHException | OSError | EOFError):
             return ""
-        self._proxy.wait(_PROXY_END_S)
+        status: int | None = self._proxy.wait(_PROXY_END_S)
         output: str = self._proxy.output()
-        return output
+        return output or (f"the proxy ended with status {status}" if status else "")
 
     def _close_proxy(self) -> None:
         if self._proxy is not None:
@@ -332,7 +332,10 @@ class ProxyProcess:
         except OSError as error:
             ours.close()
             self._stderr.close()
-            raise HostError(f"{proxy.argv[0]} cannot be started: {error.strerror}") from error
+            raise HostError(
+                f"{proxy.argv[0]} cannot be started: {error.strerror}",
+                "ProxyJump of ssh_config runs ssh, and ProxyCommand runs in $SHELL",
+            ) from error
         self.sock = ours
         if proxy.passes_socket:
             try:
@@ -347,10 +350,14 @@ class ProxyProcess:
         text = self._stderr.read().decode(errors="replace").strip()
         return "; ".join(line.strip() for line in text[-_LONGEST_MESSAGE:].splitlines())
 
-    def wait(self, timeout_s: float) -> None:
-        """Wait for the end of a process that has closed the connection, so that its output says why."""
+    def wait(self, timeout_s: float) -> int | None:
+        """Wait for the end of a process that has closed the connection, so that its output says why.
+
+        Returns its status; None if it has not ended.
+        """
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout_s)
+            return self._process.wait(timeout_s)
+        return None
 
     def close(self) -> None:
         """End it. Harmless if it is closed already."""
@@ -368,5 +375,8 @@ def _received(ours: socket.socket, timeout_s: float) -> socket.socket:
         except TimeoutError:
             fds = []
     if not fds:
-        raise HostError("the ProxyCommand passed no socket (ProxyUseFdpass)")
+        raise HostError(
+            "the ProxyCommand passed no socket",
+            "its program must send one, or set ProxyUseFdpass no in ssh_config",
+        )
     return socket.socket(fileno=fds[0])

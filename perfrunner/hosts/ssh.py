@@ -118,6 +118,7 @@ class SshTransport(ShellTransport):
                 crowded = time.monotonic() - began < _TURNED_AWAY_S and (
                     "banner" in str(error)
                     or "kex_exchange_identification" in str(error)  # the message of a jump
+                    or "the proxy ended" in str(error)  # without a message
                     or isinstance(error, ConnectionResetError | EOFError)
                 )
                 if crowded and attempt < _CONNECT_TRIES:

@@ -119,14 +119,16 @@ def test_a_command(sshd: Sshd, tmp_path: Path, passes: bool) -> None:
     ("config", "output"),
     [
         ("ProxyCommand echo no way out >&2; exit 3\n", "no way out"),
+        ("ProxyCommand sh -c 'exit 3'\n", "the proxy ended with status 3"),
         ("ProxyCommand /nowhere/program %h\n", "/nowhere/program"),
         ("ProxyCommand true\nProxyUseFdpass yes\n", "passed no socket"),
         ("ProxyJump 127.0.0.1:1\nMatch final host none\n", "Connection refused|loop"),
     ],
 )
 def test_a_proxy_that_fails_says_why(sshd: Sshd, tmp_path: Path, config: str, output: str) -> None:
-    with pytest.raises(HostError, match=output):
+    with pytest.raises(HostError, match=output) as raised:
         open_host(spec_by(sshd, tmp_path, f"Host node\n{config}", address="node"), "ssh")
+    assert "ssh_config" in (raised.value.hint or raised.value.message)
 
 
 def test_a_jump_host_is_judged_by_ssh(sshd: Sshd, hop: Sshd, tmp_path: Path) -> None:
