@@ -214,9 +214,9 @@ def test_the_doctor_of_two_hosts_that_are_one_machine(
 
 def test_two_hosts_that_are_one_directory_are_named(opening, tmp_path: Path) -> None:
     """Waiting for the end of the other run would be waiting for oneself."""
-    with opening(tmp_path / "work", "run") as one, opening(tmp_path / "work", "run") as two:
-        one.lock()
+    with opening(tmp_path / "work", "run") as first, opening(tmp_path / "work", "run") as second:
+        first.lock()
         with pytest.raises(HostError, match="same machine and work directory") as messages:
-            two.lock(machine=False)
+            second.lock(machine=False)
         assert not isinstance(messages.value, HostInUse)
         assert "work_dir" in (messages.value.hint or "")
