@@ -6,6 +6,9 @@ namespace kv {
 
 namespace {
 
+/// Documents that one call of a reader visits.
+constexpr size_t kMostVisits = 2048;
+
 size_t bytesOf(const StoredValue& value) {
     const Blob* blob = value.value().get();
     return value.metaBytes() + (blob != nullptr ? Blob::allocationSize(blob->size()) : 0);
@@ -26,6 +29,11 @@ void SequenceList::append(const Guard&, StoredValue& value) {
 }
 
 void SequenceList::unlink(const Guard&, StoredValue& value) {
+    for (SequenceReader* reader : readers_) {
+        if (reader->next_ == &value) [[unlikely]] {
+            reader->advance();  // it has not found its beginning yet
+        }
+    }
     const OrderedLinks links = value.links();
     (links.previous != nullptr ? links.previous->links().next : first_) = links.next;
     (links.next != nullptr ? links.next->links().previous : last_) = links.previous;
@@ -38,10 +46,8 @@ void SequenceList::moveToEnd(const Guard& guard, StoredValue& value) {
 }
 
 bool SequenceList::isCovered(const Guard&, const StoredValue& value) const {
-    return std::any_of(readers_.begin(), readers_.end(), [&](const SequenceReader* reader) {
-        return reader->next_ != nullptr && reader->next_->seqno() <= value.seqno() &&
-               value.seqno() <= reader->last_;
-    });
+    return std::any_of(readers_.begin(), readers_.end(),
+                       [&](const SequenceReader* reader) { return reader->covers(value); });
 }
 
 bool SequenceList::mustKeep(const Guard& guard, const StoredValue& value) {
@@ -135,15 +141,13 @@ size_t SequenceList::size() const {
 }
 
 SequenceReader::SequenceReader(SequenceList& list, Vbid vbid, Seqno from, Seqno to)
-    : list_(list), vbid_(vbid) {
+    : list_(list), vbid_(vbid), from_(from) {
     const auto guard = list_.lock();
     list_.readers_.push_back(this);
     last_ = std::min(list_.high_, to);
-    next_ = list_.first_;
-    while (next_ != nullptr && next_->seqno() < from) {
-        next_ = next_->links().next;
+    if (list_.first_ != nullptr && list_.first_->seqno() <= last_ && from_ <= last_) {
+        next_ = list_.first_;
     }
-    next_ = next_ != nullptr && next_->seqno() <= last_ ? next_ : nullptr;
 }
 
 SequenceReader::~SequenceReader() {
@@ -158,16 +162,16 @@ SequenceReader::~SequenceReader() {
 
 bool SequenceReader::read(std::vector<ItemPtr>& items, size_t limit) {
     const auto guard = list_.lock();
-    for (size_t taken = 0; next_ != nullptr && taken < limit;) {
+    size_t taken = 0;
+    for (size_t visits = 0; next_ != nullptr && taken < limit && visits < kMostVisits; ++visits) {
         const StoredValue& value = *next_;
         // A version left for another reader whose successor is in our range as well: the successor
         // is enough.
-        if (!(value.isStale() && list_.stale_.at(&value) <= last_)) {
+        if (value.seqno() >= from_ && !(value.isStale() && list_.stale_.at(&value) <= last_)) {
             items.push_back(value.toItem(vbid_));
             ++taken;
         }
-        StoredValue* following = next_->links().next;
-        next_ = following != nullptr && following->seqno() <= last_ ? following : nullptr;
+        advance();
     }
     return next_ != nullptr;
 }

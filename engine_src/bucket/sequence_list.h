@@ -8,6 +8,7 @@
 // order.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -36,7 +37,8 @@ class SequenceReader {
     ~SequenceReader();
 
     /// Appends up to `limit` documents; each key at most once over the whole range. Returns false
-    /// when the range is done.
+    /// when the range is done. Adds none while it looks for the first one: that takes several calls
+    /// if there are many before it, because every change of the vBucket waits for a call.
     bool read(std::vector<ItemPtr>& items, size_t limit);
     [[nodiscard]] Seqno last() const { return last_; }
     /// True if the vBucket was cleared before the range was done: the result is not complete.
@@ -56,10 +58,25 @@ class SequenceReader {
         }
     }
 
+    /// True if the version is in the part of the range that is still to be read. The caller holds
+    /// the list's lock.
+    [[nodiscard]] bool covers(const StoredValue& value) const {
+        return next_ != nullptr && std::max(next_->seqno(), from_) <= value.seqno() &&
+               value.seqno() <= last_;
+    }
+    /// Moves on from `next_`, which the caller is about to remove or has read, with the list's
+    /// lock.
+    void advance() {
+        StoredValue* const following = next_->links().next;
+        next_ = following != nullptr && following->seqno() <= last_ ? following : nullptr;
+    }
+
     SequenceList& list_;
     Vbid vbid_;
+    const Seqno from_;
     Seqno last_;
-    StoredValue* next_{nullptr};  ///< guarded by the list's lock; nullptr at the end
+    /// Guarded by the list's lock; nullptr at the end. Before `from_` until it has been found.
+    StoredValue* next_{nullptr};
     std::atomic<End> end_{End::Read};
 };
 

@@ -4,6 +4,9 @@
 
 #include <map>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "bucket/test_support.h"
 
@@ -81,6 +84,34 @@ TEST_F(SequenceListTest, ReadsNoFurtherThanRequested) {
     EXPECT_EQ(readAll(reader), "b=2@2 ");
     SequenceReader none(list, Vbid{0}, Seqno{3}, Seqno{3});
     EXPECT_EQ(readAll(none), "");
+}
+
+TEST_F(SequenceListTest, ALongWayToTheBeginningIsMadeInPieces) {
+    constexpr int kDocuments = 10'000;
+    for (int i = 1; i <= kDocuments; ++i) {
+        client.set("key" + std::to_string(i), "old");
+    }
+    SequenceReader reader(list, Vbid{0}, Seqno{kDocuments - 2});
+    client.set("key1", "new");  // the reader is there
+    client.set("key2", "new");
+    EXPECT_EQ(list.staleCount(), 0U) << "they are before its range";
+    client.set("key9999", "new");
+    EXPECT_EQ(list.staleCount(), 1U);
+    std::vector<ItemPtr> items;
+    int calls = 0;
+    for (; reader.read(items, 64); ++calls) {
+        // Whatever the reader has reached is removed under it.
+        for (int i = 1; i <= 4100; ++i) {
+            client.set("key" + std::to_string(i), "newer");
+        }
+    }
+    EXPECT_GT(calls, 1);
+    ASSERT_EQ(items.size(), 3U);
+    EXPECT_EQ(items[0]->key(), "key9998");
+    EXPECT_EQ(items[1]->key(), "key9999");
+    EXPECT_EQ(items[1]->value(), "old");
+    EXPECT_EQ(items[2]->key(), "key10000");
+    EXPECT_FALSE(reader.isAborted() || reader.isGivenUp());
 }
 
 TEST_F(SequenceListTest, OldVersionsTakeNoMoreThanTheBudget) {
@@ -174,6 +205,7 @@ TEST_F(SequenceListTest, RandomChangesNeverDisturbOpenReaders) {
     };
     std::mt19937 random(3);
     std::map<std::string, std::string> model;
+    std::map<std::string, Seqno> seqnos;
     std::vector<Open> open;
     for (int step = 0; step < 20000; ++step) {
         const std::string key = "k" + std::to_string(random() % 40);
@@ -181,12 +213,18 @@ TEST_F(SequenceListTest, RandomChangesNeverDisturbOpenReaders) {
             case 0:
                 if (client.remove(key).ok()) {
                     model[key] = "-";
+                    seqnos[key] = client.vb().highSeqno();
                 }
                 break;
             case 1:
                 if (open.size() < 4 && random() % 4 == 0) {
-                    open.push_back({std::make_unique<SequenceReader>(list, Vbid{0}, Seqno{0}),
-                                    model,
+                    const Seqno from{random() % (client.vb().highSeqno().get() + 2)};
+                    auto expected = model;
+                    std::erase_if(expected, [&](const auto& document) {
+                        return seqnos.at(document.first) < from;
+                    });
+                    open.push_back({std::make_unique<SequenceReader>(list, Vbid{0}, from),
+                                    std::move(expected),
                                     {},
                                     {}});
                 }
@@ -217,6 +255,7 @@ TEST_F(SequenceListTest, RandomChangesNeverDisturbOpenReaders) {
             default:
                 model[key] = std::to_string(step);
                 client.set(key, model[key]);
+                seqnos[key] = client.vb().highSeqno();
         }
     }
     open.clear();

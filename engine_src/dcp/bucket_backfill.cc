@@ -1,5 +1,7 @@
 #include "dcp/bucket_backfill.h"
 
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "logging/log.h"
@@ -58,6 +60,10 @@ class ListScan final : public BackfillScan {
             next_ = 0;
             while (items_.empty() && more_) {
                 more_ = reader_.read(items_, kPiece);
+                if (items_.empty() && more_) {
+                    // Otherwise this thread would have the lock again before one that waits for it.
+                    std::this_thread::sleep_for(std::chrono::microseconds(20));
+                }
             }
         }
         if (reader_.isAborted()) {
