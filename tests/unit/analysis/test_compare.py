@@ -372,8 +372,8 @@ def test_discards_of_one_variant_alone_are_a_warning(data, trial, of_a, of_b, wa
         for block in range(1, 13)
         for variant, lost in (("a", of_a), ("b", of_b))
     ]  # fmt: skip
-    found = [line for line in compare(data(trials)).warnings if "discarded" in line]
-    assert [line.startswith(warned) for line in found] == [True] * bool(warned)
+    warnings = [line for line in compare(data(trials)).warnings if "discarded" in line]
+    assert [line.startswith(warned) for line in warnings] == [True] * bool(warned)
 
 
 def test_a_negative_sum_of_events_is_an_ordinary_difference(data_of):

@@ -143,8 +143,8 @@ def test_the_rate_of_a_saturated_client_has_not_changed_either(trial, data):
         for busy in (0.9, 0.99)
     ]  # fmt: skip
     moved = [
-        {row.metric.id for row in moved_with(found, found.cases[0], "b")}
-        for found in map(compare, runs)
+        {row.metric.id for row in moved_with(comparison, comparison.cases[0], "b")}
+        for comparison in map(compare, runs)
     ]
     assert moved == [{"ops_per_s", "server_cpu_us_per_op"}, {"server_cpu_us_per_op"}]
     for first, second in (runs, runs[::-1]):
@@ -161,8 +161,8 @@ def test_fewer_blocks_than_a_verdict_needs_change_no_other_metric(trial, data):
         for block in range(1, 6)
         for variant, value in values.items()
     ]
-    found = compare(data(trials))
-    assert moved_with(found, found.cases[0], "b") == []
+    comparison = compare(data(trials))
+    assert moved_with(comparison, comparison.cases[0], "b") == []
 
 
 @pytest.mark.parametrize("busy", [0.5, 0.97])

@@ -67,7 +67,7 @@ def test_a_suspicion_compares_tonight_with_a_commit_before_the_loss(rng):
 
 
 def test_a_new_level_for_the_worse_is_compared_with_a_commit_well_before_it(rng):
-    """A small loss is often found to begin later than it did."""
+    """A small loss is often followed to begin later than it did."""
     played = nights(lost(rng, 40, 3, 9.0))
     (single,) = suspected(played)
     assert 39 - BACK <= int(single.good, 16) < 39
@@ -79,10 +79,10 @@ def test_the_good_commit_of_a_new_level_is_hardly_ever_one_that_has_the_loss(rng
     for _ in range(40):
         values = lost(rng, 60, 15, 2.0)
         played = nights(values)
-        found = history(played, "ops_per_s")
-        if not any(alarm.variant == "b" and alarm.turn == "worse" for alarm in found.alarms):
+        followed = history(played, "ops_per_s")
+        if not any(alarm.variant == "b" and alarm.turn == "worse" for alarm in followed.alarms):
             continue
-        (single,) = [it for it in suspicions([found], EVER) if it.key[1] == "b"][:1]
+        (single,) = [it for it in suspicions([followed], EVER) if it.key[1] == "b"][:1]
         goods.append(int(single.good, 16))
     assert len(goods) >= 30
     assert sum(good >= 60 for good in goods) <= 1
