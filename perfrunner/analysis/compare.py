@@ -50,7 +50,7 @@ from perfrunner.analysis.quality import (
     too_little,
     uneven_discards,
 )
-from perfrunner.analysis.verdict import decide, more_blocks
+from perfrunner.analysis.verdict import decide
 from perfrunner.domain import MIN_BLOCKS, Case, unchecked
 from perfrunner.spec.metrics import BY_USABLE_SIZE
 
@@ -325,7 +325,7 @@ def _with_verdicts(drafts: list[Row], look: Look) -> tuple[Row, ...]:
     }
     unsure = [at for at, (verdict, _, _) in verdicts.items() if verdict == "unsure"]
     tested = [e for at in unsure if (e := effects[at])]
-    plans = dict(zip(unsure, more_blocks(tested, look.after.level(MIN_BLOCKS)), strict=True))
+    plans = dict(zip(unsure, look.plans(tested), strict=True))
     rows = []
     for at, row in enumerate(drafts):
         verdict, small, reason = verdicts.get(at, (row.verdict, row.small, row.reason))

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 
 from perfrunner.analysis.inference import special
 from perfrunner.analysis.model import ALPHA
-from perfrunner.analysis.verdict import interval_at
+from perfrunner.analysis.verdict import interval_at, more_blocks
+from perfrunner.domain import MIN_BLOCKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from perfrunner.analysis.model import Effect
     from perfrunner.results import ExperimentRecord
@@ -41,14 +42,17 @@ class Look:
     number: int = 1
     unfinished: bool = False
     precision: bool = False
+    planned: int = 0  # blocks at the planned end
 
     @classmethod
     def at(cls, record: ExperimentRecord) -> Look:
         """Return the look that the report of a stored experiment is."""
+        extended = record.facts.get("extended") or ()
         return cls(
-            number=1 + len(record.facts.get("extended") or ()),
+            number=1 + len(extended),
             unfinished=record.state != "done",
             precision=record.spec_json.get("precision") is not None,
+            planned=int((extended[-1]["to"] if extended else record.spec_json.get("blocks")) or 0),
         )
 
     @property
@@ -62,6 +66,17 @@ class Look:
             return anytime_level(blocks)
         level = PRECISE if self.precision else ALPHA
         return level if self.number == 1 else min(level, LATER / 2.0 ** (self.number - 2))
+
+    def plans(self, effects: Sequence[Effect]) -> list[tuple[int, float] | None]:
+        """Plan what would settle each *unsure* effect (`more_blocks`); beyond the planned end it takes an extension."""
+        plans = more_blocks(effects, self.after.level(MIN_BLOCKS))
+        if not self.unfinished:
+            return plans
+        extended = more_blocks(effects, self.after.after.level(MIN_BLOCKS))
+        return [
+            plan if plan is not None and effect.n + plan[0] <= self.planned else longer
+            for effect, plan, longer in zip(effects, plans, extended, strict=True)
+        ]
 
     def adjust(self, effect: Effect) -> Effect:
         """Return the effect with its p value and interval at the level of this look."""

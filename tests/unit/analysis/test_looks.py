@@ -208,3 +208,15 @@ def precise_cases(rng, sd, wanted, cases):
                 stopped[case] = block < MOST_BLOCKS
                 break
     return covered, stopped
+
+
+def test_a_plan_beyond_the_planned_end_of_an_interrupted_run_pays_for_the_extension(sim):
+    def planned(blocks):
+        data = sim(np.random.default_rng(3), blocks=8, sd=0.02)
+        spec = {**data.experiment.spec_json, "blocks": blocks}
+        record = replace(data.experiment, state="interrupted", spec_json=spec)
+        (row,) = [row for row in compare(replace(data, experiment=record)).rows if row.effect]
+        assert row.verdict == "unsure"
+        return row.more_blocks
+
+    assert planned(10) > planned(1000)
