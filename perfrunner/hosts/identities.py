@@ -123,6 +123,27 @@ class _KeyHandler(_Library):  # type: ignore[misc]
         return {**super()._client_handler_table, MSG_USERAUTH_PK_OK: self._parse_known}
 
 
+def _log_in_without_key(transport: paramiko.Transport, user: str) -> list[str] | None:
+    """Log in as ssh tries first, since some servers let a user in by other means; None if keys are to be tried.
+
+    Raises LoginRefused if the server accepts no keys, or SlowLogin.
+    """
+    try:
+        return transport.auth_none(user)
+    except paramiko.BadAuthenticationType as error:
+        if "publickey" in error.allowed_types:
+            return None
+        raise LoginRefused(
+            f"the server accepts no key, only: {', '.join(error.allowed_types)}",
+            "nobody is asked for a password; set PubkeyAuthentication yes in its sshd_config, and look for"
+            " AuthenticationMethods there",
+        ) from error
+    except paramiko.AuthenticationException as error:
+        if _NO_ANSWER in str(error):
+            raise SlowLogin("no answer to the first request") from error
+        raise
+
+
 @dataclass(frozen=True)
 class _Offer:
     """A key to try. `load` returns None if it cannot sign (a passphrase, no private half)."""
@@ -146,78 +167,71 @@ class OpenSshLogin:
     def __init__(self, user: str, identities: Identities) -> None:
         self._user = user
         self._identities = identities
+        # Names of keys, by what became of them.
+        self._refused: list[str] = []
+        self._unsigned: list[str] = []
         self._locked: list[str] = []
         self._unsafe: list[str] = []
         self._unreadable: list[str] = []
+        self._wanted: list[
+            str
+        ] = []  # methods that the server wants after a key that it has accepted
 
     def authenticate(self, transport: paramiko.Transport) -> list[str]:
         """Log in. Raises paramiko.AuthenticationException if no key is accepted, or SlowLogin."""
-        try:
-            # ssh also asks for this first: some servers let a user in by other means.
-            return transport.auth_none(self._user)
-        except paramiko.BadAuthenticationType as error:
-            if "publickey" not in error.allowed_types:
-                methods = ", ".join(error.allowed_types)
-                raise LoginRefused(
-                    f"the server accepts no key, only: {methods}",
-                    "nobody is asked for a password; set PubkeyAuthentication yes in its sshd_config, and look for"
-                    " AuthenticationMethods there",
-                ) from error
-        except paramiko.AuthenticationException as error:
-            if _NO_ANSWER in str(error):
-                raise SlowLogin("no answer to the first request") from error
-            raise
-        refused: list[str] = []
-        unsigned: list[str] = []
-        wanted: list[str] = []
+        further = _log_in_without_key(transport, self._user)
+        if further is not None:
+            return further
         with _Agent(self._identities.agent) as agent:
             for offer in self._offers(agent) if self._identities.public_keys else ():
                 key = offer.load() if self._allows(offer.type) else None
                 if key is None:
                     continue
-                try:
-                    handler = _KeyHandler(transport)
-                    transport.auth_handler = handler
-                    further = handler.log_in(self._user, key)
-                except _NotSigned:
-                    failed = unsigned if isinstance(key, AgentKey) else self._unreadable
-                    failed.append(offer.name)
-                    continue
-                except paramiko.AuthenticationException as error:
-                    if _NO_ANSWER in str(error):
-                        raise SlowLogin(f"no answer to the key {offer.name}") from error
-                    refused.append(offer.name)
-                    if not transport.is_active():
-                        break
-                    continue
-                if not further:
+                if self._is_enough(transport, offer, key):
                     return []
-                wanted = further
-                if "publickey" not in further:
+                if not transport.is_active() or (self._wanted and "publickey" not in self._wanted):
                     break
-        if wanted:
-            missing = "a further key" if "publickey" in wanted else "which needs a person"
-            raise LoginRefused(
-                f"the server also wants {' and '.join(wanted)}, {missing}",
+        raise self._reason(closed=not transport.is_active())
+
+    def _is_enough(self, transport: paramiko.Transport, offer: _Offer, key: paramiko.PKey) -> bool:
+        """Try to log in with a key. Raises SlowLogin."""
+        handler = _KeyHandler(transport)
+        transport.auth_handler = handler
+        try:
+            further = handler.log_in(self._user, key)
+        except _NotSigned:
+            failed = self._unsigned if isinstance(key, AgentKey) else self._unreadable
+            failed.append(offer.name)
+            return False
+        except paramiko.AuthenticationException as error:
+            if _NO_ANSWER in str(error):
+                raise SlowLogin(f"no answer to the key {offer.name}") from error
+            self._refused.append(offer.name)
+            return False
+        self._wanted = further or self._wanted
+        return not further
+
+    def _reason(self, *, closed: bool) -> LoginRefused:
+        """Return why no key lets us in. `closed`: the server has closed the connection."""
+        if self._wanted:
+            missing = "a further key" if "publickey" in self._wanted else "which needs a person"
+            return LoginRefused(
+                f"the server also wants {' and '.join(self._wanted)}, {missing}",
                 "look at AuthenticationMethods in its sshd_config",
             )
-        if unsigned:
-            names = ", ".join(unsigned)
-            raise LoginRefused(
-                f"the agent does not sign with the key {names}, which the host would accept",
+        if self._unsigned:
+            return LoginRefused(
+                f"the agent does not sign with the key {', '.join(self._unsigned)}, which the host would accept",
                 "unlock the agent, or answer its question or touch the hardware key in time; ssh-add -T KEY.pub tries a"
                 " key",
             )
-        if refused and not transport.is_active():
-            raise LoginRefused(
-                f"the server closed the connection after {len(refused)} keys: {', '.join(refused)}",
+        refused = ", ".join(self._refused)
+        if refused and closed:
+            return LoginRefused(
+                f"the server closed the connection after {len(self._refused)} keys: {refused}",
                 "a server counts each key against MaxAuthTries; name the right one: `key` in the cluster file, or"
                 " IdentityFile and IdentitiesOnly yes in ssh_config",
             )
-        raise self._reason(refused)
-
-    def _reason(self, refused: list[str]) -> LoginRefused:
-        """Return why no key lets us in."""
         if not self._identities.public_keys:
             return LoginRefused(
                 "ssh_config excludes public keys, and nobody is asked for a password",
@@ -229,7 +243,7 @@ class OpenSshLogin:
             return LoginRefused(text, f"chmod 600 {names}")
         if refused:
             return LoginRefused(
-                f"the host refused our key: offered {', '.join(refused)}",
+                f"the host refused our key: offered {refused}",
                 "check `user` and `key` in the cluster file, and authorized_keys on the host",
             )
         if self._unreadable:
