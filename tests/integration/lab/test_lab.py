@@ -64,7 +64,7 @@ def test_a_run_locks_each_of_its_hosts_and_another_none(
     with host(lab, "lab1") as single, host(lab, "lab2") as two:
         single.lock()
         two.lock()
-        with host(lab, "lab2") as again, pytest.raises(HostError, match="in use by run run-1 of"):
+        with host(lab, "lab2") as again, pytest.raises(HostError, match="lab2 is the same machine"):
             again.lock()
 
 
