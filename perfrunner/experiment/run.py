@@ -26,7 +26,7 @@ from perfrunner.experiment.runner import ExperimentRunner
 from perfrunner.experiment.session import JOB, RunContext, Session, begin, end_killed
 from perfrunner.experiment.session import resume as resume_experiment
 from perfrunner.results import open_store
-from perfrunner.sources.model import FACT as SOURCES
+from perfrunner.sources.model import SOURCES_FACT
 from perfrunner.sources.resolve import Sources, resolve_sources, restore_sources, same_variants
 from perfrunner.spec.model import Spec
 from perfrunner.workloads.registry import check_runnable
@@ -111,7 +111,7 @@ def run_experiment(request: RunRequest, listener: ev.Listener) -> ev.RunOutcome:
                 text=request.spec_text,
                 path=request.spec_path,
                 seed=request.seed,
-                facts={SOURCES: sources.record(), **request.facts},
+                facts={SOURCES_FACT: sources.record(), **request.facts},
             )
         journal = Journal(session.directory / JOURNAL)
         with contextlib.closing(journal):
@@ -130,7 +130,7 @@ def run_experiment(request: RunRequest, listener: ev.Listener) -> ev.RunOutcome:
 
 def _restore_sources(session: Session, request: RunRequest, listener: ev.Listener) -> Sources:
     """Return the sources recorded when the experiment was created; warn about those that have changed since."""
-    recorded = session.experiment.facts.get(SOURCES)
+    recorded = session.experiment.facts.get(SOURCES_FACT)
     if recorded is None:  # created by a version that did not record sources
         return resolve_sources(request.spec, request.engine_src, request.cache_dir)
     sources, changes = restore_sources(

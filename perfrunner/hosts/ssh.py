@@ -51,7 +51,8 @@ _LINK_HINT = (
 
 _ALGORITHMS_HINT = (
     "the host's sshd allows only algorithms that perfrunner's SSH library or your ssh_config does not; allow, for"
-    " example, curve25519-sha256 (KexAlgorithms), aes128-ctr (Ciphers) and hmac-sha2-256 (MACs) in its sshd_config"
+    " example, curve25519-sha256 (KexAlgorithms), aes128-ctr (Ciphers), hmac-sha2-256 (MACs) and ssh-ed25519"
+    " (HostKeyAlgorithms) in its sshd_config"
 )
 
 

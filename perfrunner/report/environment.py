@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.analysis.noise import is_aa
 from perfrunner.domain import WITHOUT_AN_ENGINE
 from perfrunner.report.model import Fact
-from perfrunner.sources.model import FACT, IN_USE, Distance, distance_of, source_of
+from perfrunner.sources.model import IN_USE, SOURCES_FACT, Distance, distance_of, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -97,7 +97,7 @@ NOT_IN_THE_PROGRAM = ("name", "source", "settings_check")
 
 def source_facts(data: ExperimentData) -> tuple[Fact, ...]:
     """Return the lines of the section; none if sources were not recorded (an older store)."""
-    recorded = data.experiment.facts.get(FACT)
+    recorded = data.experiment.facts.get(SOURCES_FACT)
     return tuple(_lines(data, recorded)) if isinstance(recorded, dict) else ()
 
 
@@ -132,7 +132,7 @@ def _distance(label: str, distance: Distance) -> Iterable[Fact]:
 
 def pinned_sources(data: ExperimentData) -> list[str]:
     """Return the options that pin a run to the commits of this one, even if its branches have moved."""
-    recorded = data.experiment.facts.get(FACT)
+    recorded = data.experiment.facts.get(SOURCES_FACT)
     if not isinstance(recorded, dict):
         return []
     options = []
@@ -148,7 +148,7 @@ def pinned_sources(data: ExperimentData) -> list[str]:
 
 def trees_note(data: ExperimentData) -> str:
     """Return a shell comment with the content hashes of source trees, which no option can restore."""
-    recorded = data.experiment.facts.get(FACT)
+    recorded = data.experiment.facts.get(SOURCES_FACT)
     if not isinstance(recorded, dict):
         return ""
     trees = [

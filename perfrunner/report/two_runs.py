@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.sources.model import FACT
+from perfrunner.sources.model import SOURCES_FACT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def of_two_runs(first: Variant, second: Variant, command: Sequence[str]) -> Expe
         "command": list(command),
         "hosts": _hosts(first[0], second[0]),
         "preconditions": _preconditions(first[0], second[0]),
-        FACT: _sources(variants),
+        SOURCES_FACT: _sources(variants),
     }
     return replace(
         data,
@@ -104,7 +104,7 @@ def _sources(variants: Sequence[Variant]) -> dict[str, Any] | None:
     """Return the sources and load tools of both variants; None if one was not recorded (an older store)."""
     sources: dict[str, Any] = {"variants": {}, "tools_of": {}}
     for data, variant in variants:
-        recorded = data.experiment.facts.get(FACT)
+        recorded = data.experiment.facts.get(SOURCES_FACT)
         if not isinstance(recorded, dict) or variant not in recorded.get("variants", {}):
             return None
         sources["variants"][name_of((data, variant))] = recorded["variants"][variant]

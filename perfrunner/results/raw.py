@@ -245,7 +245,7 @@ def _memory(samples: list[Sample]) -> dict[str, Points]:
     return kinds
 
 
-FACT = "profile"  # name of the fact of a trial
+PROFILE_FACT = "profile"  # name of the fact of a trial
 PROFILE_FILE = "profile.folded"
 
 
@@ -266,7 +266,7 @@ class TrialProfile:
 
 def trial_profile(trial: TrialRecord) -> TrialProfile | None:
     """Return how a trial was recorded; None if its workload does not have `profile: perf`."""
-    recorded = trial.facts.get(FACT)
+    recorded = trial.facts.get(PROFILE_FACT)
     return TrialProfile(**known_fields(TrialProfile, recorded)) if recorded else None
 
 

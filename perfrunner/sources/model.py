@@ -16,7 +16,7 @@ from perfrunner.domain import known_fields
 from perfrunner.errors import UsageError
 from perfrunner.text import count_of
 
-FACT = "sources"  # the key of Sources.record() in an experiment's facts
+SOURCES_FACT = "sources"  # the key of Sources.record() in an experiment's facts
 IN_USE = "engine source"  # the name of the source that a variant without `source` is built from
 INTERFACE_FILE = "INTERFACE"
 INTERFACE_BEFORE_FILE = 1
@@ -115,7 +115,7 @@ def source_of(record: Mapping[str, Any]) -> ResolvedSource:
 
 def commit_of(facts: Mapping[str, Any], variant: str) -> tuple[str | None, str | None]:
     """Return the mark and the title of the commit that a variant was built from; None if the facts have no commit."""
-    recorded = facts.get(FACT)
+    recorded = facts.get(SOURCES_FACT)
     variants = recorded.get("variants") if isinstance(recorded, Mapping) else None
     record = variants.get(variant) if isinstance(variants, Mapping) else None
     if not isinstance(record, Mapping):

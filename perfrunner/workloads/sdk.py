@@ -38,7 +38,7 @@ def sdk_program() -> ClientProgram:
     return ClientProgram("sdk", python_archive(_MAIN, modules))
 
 
-FACT = "contents"  # fact of a trial: number of verified documents after each event
+CONTENTS_FACT = "contents"  # fact of a trial: number of verified documents after each event
 
 
 def run(bench: Group, spec: SdkSpec) -> list[Measured]:
@@ -86,7 +86,7 @@ def run(bench: Group, spec: SdkSpec) -> list[Measured]:
             },
             report=load.report,
             check=cross_check(load.ops, before.counters, now.counters, spec.processes),
-            facts={**load.facts, **facts, FACT: verified},
+            facts={**load.facts, **facts, CONTENTS_FACT: verified},
         )
     ]
 

@@ -25,7 +25,7 @@ from perfrunner.workloads.bench import Around, Group, Measured, ServerBench, Sha
 from perfrunner.workloads.metrics import driven, latency_metrics, load_facts
 from perfrunner.workloads.pillowfight import common_arguments, populate_arguments
 
-FACT = "step"  # fact of a trial: the change, its time, and its effects on the load
+STEP_FACT = "step"  # fact of a trial: the change, its time, and its effects on the load
 PATIENCE_S = 60.0  # time-out of an operation, in addition to the detection time
 
 
@@ -71,7 +71,7 @@ def run(bench: Group, spec: StepSpec) -> list[Measured]:
                     "during": round(around.ended - around.began, 6),
                     "after": round(phase.seconds - around.ended, 6),
                 },
-                FACT: step_facts(around, consistency),
+                STEP_FACT: step_facts(around, consistency),
             },
         )
     ]

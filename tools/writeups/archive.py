@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.errors import StoreError
 from perfrunner.results import legacy
 from perfrunner.results.records import BuildRecord, ExperimentData, ExperimentRecord, TrialRecord
-from perfrunner.sources.model import FACT as SOURCES
+from perfrunner.sources.model import SOURCES_FACT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,8 +62,8 @@ def _record(data: ExperimentData) -> dict[str, Any]:
     experiment["created_at"] = data.experiment.created_at.isoformat()
     experiment["spec_path"] = PurePath(data.experiment.spec_path).name
     facts = {k: v for k, v in data.experiment.facts.items() if k != "command"}
-    if SOURCES in facts:
-        facts[SOURCES] = _blank_paths(facts[SOURCES])
+    if SOURCES_FACT in facts:
+        facts[SOURCES_FACT] = _blank_paths(facts[SOURCES_FACT])
     experiment["facts"] = facts
     builds = [
         {**asdict(b), "path": "", "provenance": _without_paths(b.provenance)} for b in data.builds

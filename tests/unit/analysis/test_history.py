@@ -15,7 +15,7 @@ from perfrunner.analysis.nights import nights as read_nights
 from perfrunner.analysis.series import changes
 from perfrunner.report.history import history_document, level_text
 from perfrunner.results import ExperimentSummary
-from perfrunner.sources.model import FACT, ResolvedSource, as_record
+from perfrunner.sources.model import SOURCES_FACT, ResolvedSource, as_record
 
 LOOK = 1e-4  # what a series of a spec with a handful of them may have
 
@@ -263,7 +263,9 @@ def test_a_level_says_between_which_commits_it_began(nights):
     runs = []
     for night, run in enumerate(nights([0.05] * 12 + [0.0] * 5)):
         mine = source("2" * 40, dirty=("a.cc",)) if night >= 12 else source("1" * 40)
-        runs.append(changed(run, **{FACT: {"variants": {"a": source("1" * 40), "b": mine}}}))
+        runs.append(
+            changed(run, **{SOURCES_FACT: {"variants": {"a": source("1" * 40), "b": mine}}})
+        )
     matches = followed(runs, "ops_per_s")
     lost = next(s for s in matches.series if s.variant == "b")
     assert (lost.runs[11].commit, lost.runs[12].commit) == ("1" * 12, "2" * 12 + "-dirty")

@@ -9,7 +9,7 @@ from pathlib import Path
 import synthetic
 
 from perfrunner.results import ResultStore
-from perfrunner.sources.model import FACT, ResolvedSource, as_record
+from perfrunner.sources.model import SOURCES_FACT, ResolvedSource, as_record
 
 RUNS = 20
 LOST = 12  # the run from which the gain is gone
@@ -36,7 +36,7 @@ def write(directory: Path, slower: float = 1.0, then: float = 0.97) -> None:
             record = replace(
                 template.experiment, id=f"nightly-{night:02d}", name="nightly",
                 created_at=template.experiment.created_at + timedelta(days=night),
-                facts={**template.experiment.facts, FACT: {"variants": variants, "tools": _source("a" * 40)}},
+                facts={**template.experiment.facts, SOURCES_FACT: {"variants": variants, "tools": _source("a" * 40)}},
             )  # fmt: skip
             store.create_experiment(record)
             for build in template.builds:
