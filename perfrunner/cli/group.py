@@ -172,6 +172,7 @@ class LazyGroup(click.Group):
         try:
             super()._main_shell_completion(*words, **options)
         except OSError as error:
+            abandon_stdout()
             note(f"error: cannot write the completion: {error.strerror}")
             sys.exit(EXIT_FAILED)
 
