@@ -34,10 +34,14 @@ class Uint48 {
   public:
     Uint48() = default;
     explicit Uint48(uint64_t value) { std::memcpy(bytes_, &value, sizeof(bytes_)); }
+    /// Reads two numbers, because a copy of six bytes goes through memory, and the processor reads
+    /// that back only when all stores before it are in the cache.
     [[nodiscard]] uint64_t get() const {
-        uint64_t value = 0;
-        std::memcpy(&value, bytes_, sizeof(bytes_));
-        return value;
+        uint32_t low = 0;
+        uint16_t high = 0;
+        std::memcpy(&low, bytes_, sizeof(low));
+        std::memcpy(&high, bytes_ + sizeof(low), sizeof(high));
+        return low | uint64_t{high} << 32U;
     }
 
   private:
