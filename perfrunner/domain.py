@@ -113,6 +113,7 @@ STABLE_FACTS = (
     "governor", "clock_source", "turbo", "smt", "aslr", "numa_nodes", "glibc", "microcode", "swap_bytes",
     "cpus_allowed", "cgroup_cpu_max", "cgroup_memory_max_bytes", "niceness",
 )  # fmt: skip
+
 # Named conditions that a comparison requires; the report says whether they were met. Most are checked on the engine
 # nodes before the first trial, those of MEASURED_PRECONDITIONS in the results.
 PRECONDITIONS = {

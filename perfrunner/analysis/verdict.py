@@ -40,18 +40,11 @@ def decide(effect: Effect, direction: Direction) -> tuple[Verdict | None, bool, 
     """
     if not effect.paired:
         return None, False, "not interleaved: an interval, no verdict"
+    blocks = count_of(effect.n, "block")
     if effect.n < MIN_BLOCKS:
-        return (
-            None,
-            False,
-            f"{count_of(effect.n, 'block')}: numbers only, a verdict needs {MIN_BLOCKS}",
-        )
+        return None, False, f"{blocks}: numbers only, a verdict needs {MIN_BLOCKS}"
     if effect.ci95 is None:
-        return (
-            None,
-            False,
-            f"{count_of(effect.n, 'block')}: too few for an interval that holds at any moment",
-        )
+        return None, False, f"{blocks}: too few for an interval that holds at any moment"
     if direction == "none":
         return None, False, "neither direction is better"
     assert effect.q is not None

@@ -5,8 +5,9 @@ the interval of E contains E/2, the revision is measured again with twice the bl
 change that was just visible tends to be exaggerated, and then E/2 would not divide the commits. A
 commit is bad if the whole interval of its effect lies on E's side of E/2, and good if it lies on
 the other side. If the interval contains E/2, the commit is measured again with twice the blocks, up
-to a limit, and then skipped. git chooses the commits as `git bisect` does (`rev-list --bisect-
-all`), among those that touch the engine, or the directory that a server's repository is named by.
+to a limit, and then skipped. git chooses the commits as `git bisect` does
+(`rev-list --bisect-all`), among those that touch the engine, or the directory that a server's
+repository is named by.
 
 The other steps need less precision than the first. Their number of blocks is chosen from the spread
 of the first step, so that an interval probably reaches a quarter of E to either side.

@@ -87,10 +87,8 @@ def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
 def _not_measured(document: Mapping[str, Any]) -> list[str]:
     """Return what has no row: primary metrics, cases, and primary metrics of a variant in a measured case."""
     results = document["results"]
-    spec, discarded = (
-        document.get("spec") or {},
-        (document.get("facts") or {}).get("discarded") or (),
-    )
+    spec = document.get("spec") or {}
+    discarded = (document.get("facts") or {}).get("discarded") or ()
     measured = {row["metric"] for row in results}
     missing = [metric for metric in spec.get("primary") or () if metric not in measured]
     cases = {_case(row) for row in results}

@@ -88,6 +88,7 @@ def _refuse_in_another_repository(source: Path) -> None:
     here, packaged = Repository.around(Path.cwd()), Repository.around(source)
     if here is None or (packaged is not None and packaged.top == here.top):
         return
+    # Not by Repository.git, which takes patterns literally.
     option_files = run_git(here.top, "ls-files", "-z", "--", f"*/{OPTIONS_FILE}").split("\0")[:-1]
     directories = [name.removesuffix(f"/{OPTIONS_FILE}") for name in option_files]
     if len(directories) == 1:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from perfrunner.analysis.estimate import NotARatioError, Pairing, paired_effects
 from perfrunner.analysis.looks import Look
-from perfrunner.domain import BlockCase, Case, TrialKey, TrialStatus, trial_place
+from perfrunner.domain import MIN_BLOCKS, BlockCase, Case, TrialKey, TrialStatus, trial_place
 from perfrunner.errors import StoreError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.outdir import PROGRESS
@@ -52,10 +52,6 @@ class EtaEstimator:
         # A case without any trial yet counts as the average of the others.
         average = sum(known) / len(known) if known else 0.0
         return sum(average if mean is None else mean for mean in means)
-
-
-# With fewer blocks no interval holds at any moment, and an estimate without one misleads.
-LEAST_TO_SHOW = 6
 
 
 class Ended(Protocol):
@@ -107,7 +103,8 @@ class InterimEstimates:
             if variant != self.spec.baseline and base is not None:
                 pairs[variant].base[case.block] = base
                 pairs[variant].other[case.block] = value
-        enough = {v: pairs[v] for v in self.spec.variants if len(pairs[v].base) >= LEAST_TO_SHOW}
+        # With fewer blocks no interval holds at any moment, and an estimate without one misleads.
+        enough = {v: pairs[v] for v in self.spec.variants if len(pairs[v].base) >= MIN_BLOCKS}
         return self._estimated(case, enough) if enough else None
 
     def _estimated(self, case: BlockCase, pairs: Mapping[str, _Pairs]) -> ev.Provisional | None:

@@ -173,9 +173,8 @@ class OpenSshLogin:
         self._locked: list[str] = []
         self._unsafe: list[str] = []
         self._unreadable: list[str] = []
-        self._wanted: list[
-            str
-        ] = []  # methods that the server wants after a key that it has accepted
+        # Methods that the server wants after a key that it has accepted.
+        self._wanted: list[str] = []
 
     def authenticate(self, transport: paramiko.Transport) -> list[str]:
         """Log in. Raises paramiko.AuthenticationException if no key is accepted, or SlowLogin."""

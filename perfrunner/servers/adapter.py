@@ -21,6 +21,7 @@ REFUSES_PASSWORD = ("NOAUTH", "WRONGPASS", "NOPERM", *HAS_NO_PASSWORD)
 
 # An absolute path that is the same for every start: those of {dir} and {port} are not.
 FIXED_PATH = r"/(?!.*\{(dir|port)\}).*"
+# As in spec/server.py, which needs more than the standard library.
 PORT = "{port}"
 FEWEST_CLIENTS = 10
 TOO_FEW_CLIENTS = (

@@ -82,14 +82,8 @@ def check_out(
         repository.check_content(built_from.sha)
         shutil.rmtree(tree, ignore_errors=True)  # of a build that was cut off
         # The user's hooks and line ends are those of other checkouts.
-        git = [
-            "git",
-            *AS_STORED,
-            "-c",
-            "core.hooksPath=/dev/null",
-            "-c",
-            "protocol.file.allow=always",
-        ]
+        git = ["git", *AS_STORED, "-c", "core.hooksPath=/dev/null"]
+        git += ["-c", "protocol.file.allow=always"]
         trusting = {**env, **_trust(tree.with_suffix(".gitconfig"))}
         clone = [*git, "clone", "--quiet", "--shared", "--no-checkout"]
         clone += ["--", str(repository.top), str(tree)]

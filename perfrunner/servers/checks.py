@@ -143,30 +143,26 @@ def program_problem(word: str, *, sent: bool = False) -> str | None:
         return f"expected a program; {path} cannot be read: {error.strerror}"
     if elf is not None and here is not None and elf.machine != here.machine:
         return f"expected a program for this machine ({here.machine}); {path} is for {elf.machine}"
-    starter = _script_interpreter(path) if elf is None else elf.loader
+    if elf is not None:
+        starter = elf.loader
+    else:
+        with path.open("rb") as file:
+            head = file.read(256)
+        starter = _interpreter_of(head)
+        if starter is None and (not head or b"\0" in head):  # a shell reads other files as scripts
+            what = "neither an ELF file nor a script" if head else "empty"
+            return f"expected a program; {path} is {what}"
     if starter and not sent and find_program(starter) is None:
         return f"expected a program; {path} is started by {starter!r}, which is not on this machine"
-    if elf is None and not starter and (odd := _is_no_script(path)):
-        return f"expected a program; {path} {odd}"
     return None
 
 
-def _script_interpreter(path: Path) -> str | None:
+def _interpreter_of(head: bytes) -> str | None:
     """Return the program that the first line of a script names; None if it names none."""
-    with path.open("rb") as file:
-        first = file.readline(256)
-    words = first[2:].rstrip(b"\n").replace(b"\t", b" ").split(b" ")
+    first = head.split(b"\n", 1)[0]
+    words = first[2:].replace(b"\t", b" ").split(b" ")
     named = [os.fsdecode(word) for word in words if word]
     return named[0] if first.startswith(b"#!") and named else None
-
-
-def _is_no_script(path: Path) -> str | None:
-    """Return why a file without an interpreter is no program; None if a shell may read it."""
-    with path.open("rb") as file:
-        head = file.read(256)
-    if not head:
-        return "is empty"
-    return "is neither an ELF file nor a script" if b"\0" in head else None
 
 
 def preload_problem(path: Path, server: ServerSpec) -> str | None:

@@ -95,7 +95,7 @@ def test_ldd() -> None:
 
 @pytest.mark.timeout(60)
 def test_a_command_is_over_when_it_ends(tmp_path: Path):
-    """What it leaves in the background would hold its output open, and run during the measurement."""
+    """End what a command leaves in the background: it would hold the output open, and run during a measurement."""
     lines: list[str] = []
     command = ["sh", "-c", "sleep 600 & echo $!"]
     with (tmp_path / "log").open("w") as log:
