@@ -145,7 +145,7 @@ void VBucket::put(const Guard& guard, StoredValue* present, Room& room, ItemOp o
         }
         target.setDirty(persistent_);
     };
-    // The compiler's own guess depends on code elsewhere in this file, and may cost 4 % of throughput.
+    // The compiler's guess depends on code elsewhere in the file, and may cost 4 % of throughput.
     if (room.fresh == nullptr) [[likely]] {
         table_.update(guard, *present, fill);
         if (sequence_ != nullptr) {
