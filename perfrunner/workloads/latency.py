@@ -15,14 +15,13 @@ from typing import Any
 from perfrunner.errors import TrialError
 from perfrunner.measure.microbench import Conducted
 from perfrunner.spec.workloads import LatencySpec
-from perfrunner.spec.workloads.latency import ITEMS_PER_S
+from perfrunner.spec.workloads.latency import ITEMS_PER_S, PROGRAM
 from perfrunner.workloads.bench import Measured, Slicing, ToolBench, ToolGroup
 
 PHASES = ("add", "get", "replace", "delete")
 FIGURES = ("p50_us", "p95_us", "p99_us", "sd_us")
 # Computed from slices, robust over rounds. Tails and spread are computed from all operations together.
 PAIRED = ("p50_us",)
-PROGRAM = "front_end_latency"
 TRANSFER = "dcp"  # the phase of the DCP client: one operation, reported as a rate
 
 

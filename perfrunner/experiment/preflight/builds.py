@@ -41,7 +41,7 @@ from perfrunner.sources.resolve import Sources
 from perfrunner.spec.allocator import SYSTEM, AllocatorSpec
 from perfrunner.spec.model import Spec
 from perfrunner.spec.variant import Variant
-from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
+from perfrunner.spec.workloads import ToolWorkload
 
 if TYPE_CHECKING:
     from perfrunner.experiment.preflight.hosts import RunHosts
@@ -54,14 +54,10 @@ CONDUCTOR = "conductor"
 
 def measured_programs(spec: Spec) -> tuple[str, ...]:
     """Return the programs that the workloads measure: the engine, stand-alone programs, or both."""
-    names = set()
-    for workload in spec.workloads.values():
-        if isinstance(workload, MicrobenchSpec):
-            names.add(workload.program)
-        elif isinstance(workload, LatencySpec):
-            names.add("front_end_latency")
-        else:
-            names.add(ENGINE_PROGRAM)
+    names = {
+        workload.measured_program if isinstance(workload, ToolWorkload) else ENGINE_PROGRAM
+        for workload in spec.workloads.values()
+    }
     return tuple(sorted(names))
 
 
@@ -85,7 +81,7 @@ def tool_programs(spec: Spec) -> tuple[str, ...]:
     """
     if all(variant.server is not None for variant in spec.variants.values()):
         return ("kvctl", "pillowfight")
-    alone = any(isinstance(w, LatencySpec | MicrobenchSpec) for w in spec.workloads.values())
+    alone = any(isinstance(w, ToolWorkload) for w in spec.workloads.values())
     return tuple(sorted({*LOAD_TOOLS, *([CONDUCTOR] if alone else [])}))
 
 

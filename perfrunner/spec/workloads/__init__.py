@@ -1,12 +1,11 @@
 """Define the workload types of a spec: one module for each type, selected by `type`.
 
-To add a type, write a module with a Piece that has a literal `type`, and add it to WORKLOAD_TYPES and
-Workload.
+To add a type, write a module with a Piece that has a literal `type`, and add it to AnyOf.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -25,19 +24,11 @@ from perfrunner.spec.workloads.pillowfight import PillowfightSpec
 from perfrunner.spec.workloads.sdk import SdkSpec
 from perfrunner.spec.workloads.step import StepSpec
 
+AnyOf: TypeAlias = PillowfightSpec | AppendSpec | MicrobenchSpec | LatencySpec | SdkSpec | StepSpec
+Workload: TypeAlias = Annotated[AnyOf, Field(discriminator="type")]
 WORKLOAD_TYPES: dict[str, type[Piece]] = {
-    "pillowfight": PillowfightSpec,
-    "append": AppendSpec,
-    "microbench": MicrobenchSpec,
-    "latency": LatencySpec,
-    "sdk": SdkSpec,
-    "step": StepSpec,
+    get_args(spec.model_fields["type"].annotation)[0]: spec for spec in get_args(AnyOf)
 }
-
-Workload: TypeAlias = Annotated[
-    PillowfightSpec | AppendSpec | MicrobenchSpec | LatencySpec | SdkSpec | StepSpec,
-    Field(discriminator="type"),
-]
 
 __all__ = [
     "WORKLOAD_TYPES",

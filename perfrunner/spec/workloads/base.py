@@ -159,6 +159,11 @@ class ToolWorkload(AnyWorkload):
         description="interleaved: seconds that a program runs in a slice",
     )
 
+    @property
+    def measured_program(self) -> str:
+        """The program of the artifact that a trial runs."""
+        raise NotImplementedError
+
     def may_give(self, metric: str) -> bool:
         return metric not in METRICS
 

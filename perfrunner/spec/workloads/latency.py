@@ -10,6 +10,7 @@ from perfrunner.spec.base import BucketType, Count, PositiveCount
 from perfrunner.spec.units import parse_size
 from perfrunner.spec.workloads.base import ToolWorkload, ValueSize
 
+PROGRAM = "front_end_latency"
 NAMES = "Latency/"  # prefix of its metrics
 ITEMS_PER_S = f"{NAMES}Dcp/items_per_s"
 MOST_VBUCKETS = 1024  # supported by the program's DCP producer
@@ -91,6 +92,10 @@ class LatencySpec(ToolWorkload):
         if ack_above is not None and ack_above >= buffer:
             raise ValueError(f"expected fewer bytes than buffer_size ({buffer})")
         return ack_above
+
+    @property
+    def measured_program(self) -> str:
+        return PROGRAM
 
     def may_give(self, metric: str) -> bool:
         return metric.startswith(NAMES) and (metric != ITEMS_PER_S or self.backlog == "alone")

@@ -72,6 +72,10 @@ class MicrobenchSpec(ToolWorkload):
         default=10.0, description="estimated duration of a trial, for the plan"
     )
 
+    @property
+    def measured_program(self) -> str:
+        return self.program
+
     def may_give(self, metric: str) -> bool:
         """Judge by `filter` and `growth` only: the list of benchmarks is known to the program alone."""
         if not super().may_give(metric) or metric.startswith(NAMES):

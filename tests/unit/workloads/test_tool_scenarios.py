@@ -7,11 +7,13 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import pytest
 
 from perfrunner.errors import TrialError
+from perfrunner.experiment.preflight.builds import measured_programs
 from perfrunner.experiment.trial.tool import stat_groups
 from perfrunner.measure.microbench import Conducted, parse_conducted
 from perfrunner.spec.base import PositiveCount
@@ -330,6 +332,8 @@ def test_the_example_of_the_how_to_runs_a_program_and_reports_its_figure() -> No
     assert variant.log == ["phase measure", "tool replay replay", "check"]
     assert variant.arguments == ["--items=7"]
     assert spec.why_alone
+    experiment: Any = SimpleNamespace(workloads={"mine": spec})
+    assert measured_programs(experiment) == ("replay",)
 
 
 @pytest.mark.parametrize(
