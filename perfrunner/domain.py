@@ -9,10 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-NO_BUCKET = "-"  # the bucket of a workload that has none
-# Workload types without a bucket: they run a program without an engine server. The list is here because
-# stored specs are read without pydantic.
-WITHOUT_AN_ENGINE = ("latency", "microbench")
+NO_BUCKET = "-"  # the bucket of a workload that has none: it runs a program without an engine
 MIN_BLOCKS = 6  # with fewer, a signed-rank test cannot reject at all (5 blocks: p >= 0.0625)
 MARGIN_ROUNDING = 1e-9  # share of a margin: a change of exactly the margin is within it, up or down
 

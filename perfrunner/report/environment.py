@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis.noise import is_aa
-from perfrunner.domain import WITHOUT_AN_ENGINE
+from perfrunner.domain import NO_BUCKET
 from perfrunner.report.model import Fact
 from perfrunner.sources.model import IN_USE, SOURCES_FACT, Distance, distance_of, source_of
 
@@ -169,11 +169,7 @@ def same_builds(data: ExperimentData) -> Iterable[str]:
         return
     for build_id, names in _alike(data, NOT_IN_THE_PROGRAM):
         yield f"{names} are the same build ({build_id}) with the same settings: this is an A/A"
-    tools = [
-        name
-        for name, workload in (spec.get("workloads") or {}).items()
-        if workload.get("type") in WITHOUT_AN_ENGINE
-    ]
+    tools = dict.fromkeys(trial.workload for trial in data.trials if trial.bucket == NO_BUCKET)
     if tools:
         for build_id, names in _alike(data, (*NOT_IN_THE_PROGRAM, "params")):
             yield (

@@ -17,7 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from perfrunner.domain import MIN_BLOCKS, WITHOUT_AN_ENGINE
+from perfrunner.domain import MIN_BLOCKS
 from perfrunner.errors import PerfrunnerError, UsageError
 from perfrunner.report.build import build_report
 from perfrunner.report.html import render_page
@@ -84,10 +84,13 @@ def _cases(data: ExperimentData) -> int:
     """Return the number of planned cases; for a finished run, of measured cases."""
     if data.experiment.state != "running":
         return len({(t.workload, t.bucket) for t in data.trials if t.block == 1})
+    from perfrunner.spec.workloads import WORKLOAD_TYPES, ToolWorkload  # slow to import
+
     spec = data.experiment.spec_json
+    tools = {name for name, model in WORKLOAD_TYPES.items() if issubclass(model, ToolWorkload)}
     buckets = len(spec.get("buckets") or ("persistent",))
     workloads = (spec.get("workloads") or {}).values()
-    return sum(1 if w.get("type") in WITHOUT_AN_ENGINE else buckets for w in workloads)
+    return sum(1 if workload.get("type") in tools else buckets for workload in workloads)
 
 
 def _seconds_of_a_block(data: ExperimentData) -> float | None:

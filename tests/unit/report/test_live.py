@@ -106,6 +106,8 @@ def test_cases_that_have_not_begun_are_planned_and_a_pause_is_no_pace(running):
     )
     assert progress(begun, 3).planned == 40, "two cases, though one has not begun"
     assert progress(begun, 3).left_s == pytest.approx(2 * 60 * 17), "17 blocks of a case"
+    spec["workloads"] = {**spec["workloads"], "htb": {"type": "microbench"}}
+    assert progress(begun, 3).planned == 60, "a program without an engine has no bucket"
 
 
 def test_the_whole_report_is_a_link_away(get):

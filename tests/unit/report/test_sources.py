@@ -10,7 +10,7 @@ import shlex
 import pytest
 import synthetic
 
-from perfrunner.domain import not_checked
+from perfrunner.domain import NO_BUCKET, not_checked
 from perfrunner.report import build_report, render
 from perfrunner.sources.model import Distance, ResolvedSource, as_record
 
@@ -195,8 +195,8 @@ def test_variants_that_are_one_build_are_called_an_aa(from_sources):
     variants[second]["params"] = {"ht_size": "3"}
     assert warning not in build_report(alike).warnings
 
-    without_engine = {"htb": {"type": "microbench", "program": "hash_table_bench"}}
-    spec["workloads"] = {**spec["workloads"], **without_engine}
+    without_engine = dataclasses.replace(data.trials[0], workload="htb", bucket=NO_BUCKET)
+    alike = dataclasses.replace(alike, trials=(*data.trials, without_engine))
     there = (
         f"{first} and {second} are the same build (same): their params are the engine's,"
         " which htb does not run; there this is an A/A"

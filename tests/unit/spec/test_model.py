@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from perfrunner.domain import WITHOUT_AN_ENGINE
 from perfrunner.spec import METRICS, Spec, load_cluster, load_spec, metric_type
 from perfrunner.spec.allocator import AllocatorSpec
-from perfrunner.spec.workloads import WORKLOAD_TYPES, ToolWorkload, measured_settings
+from perfrunner.spec.workloads import measured_settings
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -218,11 +217,6 @@ def test_what_local_stands_for_can_be_overridden(specs):
     assert specs.errors(text, "cluster.replicas=1") == [
         "--set cluster.replicas=1: cluster.replicas: expected fewer replicas than engine nodes; got 1 with 1"
     ]
-
-
-def test_the_types_that_run_without_an_engine_are_those_of_the_model():
-    tools = {name for name, model in WORKLOAD_TYPES.items() if issubclass(model, ToolWorkload)}
-    assert set(WITHOUT_AN_ENGINE) == tools
 
 
 def test_a_churn_changes_what_a_load_can_measure(specs):
