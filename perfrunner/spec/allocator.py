@@ -151,9 +151,10 @@ class AllocatorSpec(Piece):
             raise ValueError(
                 "expected no options: the system allocator takes none (set glibc's tunables in env)"
             )
-        if options and info.data.get("name", "").startswith("snmalloc"):
-            raise ValueError("expected no options: snmalloc takes none at run time")
         if options and "name" in info.data:
+            family = family_of(info.data["name"])
+            if family not in (*_ONE_VARIABLE, *_PREFIXES):
+                raise ValueError(f"expected no options: {family} takes none at run time")
             refuse(wrong_options(info.data["name"], options))
         return options
 
@@ -236,7 +237,9 @@ ALIASES: Mapping[str, str] = {
 }
 
 
-_OF_ALLOCATORS = re.compile(r"(_RJEM_|JE_)?MALLOC_\w+|(MIMALLOC|TCMALLOC)_\w+|GLIBC_TUNABLES")
+_OF_ALLOCATORS = re.compile(
+    rf"((_RJEM_|JE_)?MALLOC_|{'|'.join(_PREFIXES.values())})\w+|GLIBC_TUNABLES"
+)
 
 
 def allocator_variables(env: Mapping[str, str]) -> dict[str, str]:
