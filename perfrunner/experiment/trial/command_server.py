@@ -30,10 +30,9 @@ from perfrunner.hosts.transport import Completed, Transport
 from perfrunner.measure.memory import numbers
 from perfrunner.servers.adapter import HAS_NO_PASSWORD, REFUSES_PASSWORD, Adapter
 from perfrunner.servers.preload import check_maps
-from perfrunner.servers.registry import adapter_for
+from perfrunner.servers.registry import ADAPTERS, adapter_for
 from perfrunner.spec.server import DIRECTORY, PORT
 
-MODULES = ("adapter", "agent", "memcached", "redis", "registry", "wire")
 _MAIN = """\
 import sys
 from perfrunner.servers.agent import main
@@ -48,7 +47,9 @@ QUIET_POLL_S = 0.2
 @cache
 def agent_program() -> bytes:
     """Return the program that asks a server, as one file for Python."""
-    return python_archive(_MAIN, [f"servers/{name}.py" for name in MODULES])
+    adapters = {type(adapter).__module__.rpartition(".")[2] for adapter in ADAPTERS.values()}
+    names = sorted({"agent", "registry", "wire", *adapters})
+    return python_archive(_MAIN, [f"servers/{name}.py" for name in names])
 
 
 def free_ports(host: Transport, python: str, directory: str, count: int) -> list[int]:
