@@ -15,6 +15,8 @@ MARGIN_ROUNDING = 1e-9  # share of a margin: a change of exactly the margin is w
 
 TrialStatus: TypeAlias = Literal["ok", "discarded", "failed"]
 Verdict: TypeAlias = Literal["better", "worse", "same", "unsure", "not comparable"]
+# Protocols of the load generator that a spec can choose for a server (engine_src/load/protocols/protocol.h).
+ServerProtocol: TypeAlias = Literal["binary", "text", "meta", "resp2", "resp3"]
 Member: TypeAlias = tuple[str, int]  # a variant in a group of its case (0: alone)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -23,6 +23,7 @@ from perfrunner.cli.request import (
     with_sources,
 )
 from perfrunner.cli.run import SpecFile, end, run_and_report
+from perfrunner.domain import ServerProtocol
 from perfrunner.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from perfrunner.spec.source import SourceSpec
 
 DIRECTORY = "ab"  # below the results directory: the generated specs, by name and content
-PROTOCOLS = ("binary", "text", "meta", "resp2", "resp3")
 WRITE_A_SPEC = "write a spec with `server:` (perfrunner init)"
 IF_SAME = ("refuse", "skip", "measure")
 
@@ -87,7 +87,7 @@ IF_SAME = ("refuse", "skip", "measure")
 )
 @click.option(
     "--protocol",
-    type=click.Choice(PROTOCOLS),
+    type=click.Choice(get_args(ServerProtocol)),
     help="What the load speaks (default: by asking the server; commands only).",
 )
 @click.option(

@@ -22,12 +22,12 @@ from typing import Annotated, Literal, Protocol, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from perfrunner.domain import ServerProtocol
 from perfrunner.spec.base import ListAsTuple, Piece, ScalarText, matching
 from perfrunner.spec.source import Revision
 
 PORT, DIRECTORY = "{port}", "{dir}"
 Kind: TypeAlias = Literal["memcached", "redis", "other"]
-ServerProtocol: TypeAlias = Literal["binary", "text", "meta", "resp2", "resp3"]
 
 Word = Annotated[ScalarText, matching(r"[^\x00]*", "a word without a NUL character")]
 Words = Annotated[tuple[Word, ...], ListAsTuple, Field(min_length=1)]
