@@ -235,6 +235,21 @@ def _programs(directory: Path, wanted: Sequence[str]) -> list[Path]:
     return [path for path in made if not wanted or path.name in wanted]
 
 
+def _renew(tree: Tree, plan: BuildPlan, request: BuildRequest, tell: Progress) -> None:
+    """Copy the source into the tree, and remove what was built with system files that have changed since."""
+    if changed := changed_since(tree.inputs):
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        tell(f"{changed[0]}{more} changed since the last build: recompiling everything")
+        shutil.rmtree(tree.build)
+        tree.inputs.unlink()
+    tree.source.mkdir(parents=True, exist_ok=True)
+    mirror(plan.source_dir, tree.source)
+    if source_hash(tree.source) != request.source:
+        raise BuildError(
+            f"{plan.source_dir} changed while it was copied", hint="run the command again"
+        )
+
+
 def _build(
     plan: BuildPlan,
     request: BuildRequest,
@@ -245,31 +260,20 @@ def _build(
     tell: Progress,
 ) -> str:
     """Build the artifact and return its build id, which depends on the files that the build has read."""
+    allocator = _allocator_inputs(plan, request) or plan.allocator
     log_path = cache_dir / "logs" / f"{recipe}.log"
     artifacts = cache_dir / "artifacts"
     log_path.parent.mkdir(parents=True, exist_ok=True)
     artifacts.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{recipe}.", dir=artifacts))
-    tree.source.mkdir(parents=True, exist_ok=True)
-    if changed := changed_since(tree.inputs):
-        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        tell(f"{changed[0]}{more} changed since the last build: recompiling everything")
-        shutil.rmtree(tree.build)
-        tree.inputs.unlink()
     try:
-        mirror(plan.source_dir, tree.source)
-        if source_hash(tree.source) != request.source:
-            raise BuildError(
-                f"{plan.source_dir} changed while it was copied", hint="run the command again"
-            )
+        _renew(tree, plan, request, tell)
         with log_path.open("w", encoding="utf-8", errors="surrogateescape") as log:
             seconds = build_and_install(
                 tree,
                 staging,
                 plan,
-                allocator_cache=cache_dir
-                / "allocators"
-                / (_allocator_inputs(plan, request) or plan.allocator),
+                allocator_cache=cache_dir / "allocators" / allocator,
                 log=log,
                 env=env,
                 progress=tell,
@@ -281,17 +285,14 @@ def _build(
         keep_sums(tree.inputs, files)
         sums = input_sums(files)
         identity = build_id(recipe, sums)
-        bundled = bundle_libraries(staging, env)
+        origin = request.origin or origin_of(plan.source_dir, env)
         document = provenance_of(
             plan,
             build_id=identity,
             recipe=recipe,
-            source={
-                "sha256": request.source,
-                **(request.origin or origin_of(plan.source_dir, env)),
-            },
+            source={"sha256": request.source, **origin},
             tree=tree.build,
-            libraries=bundled,
+            libraries=bundle_libraries(staging, env),
             linked=libraries(sums, env),
         )
         document["seconds"] = dict(seconds)

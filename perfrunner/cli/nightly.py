@@ -117,57 +117,78 @@ def command(  # noqa: PLR0913
     place = Place(real_path(out_dir))
     place.make()
     _yield_to_earlier(ctx, place)
-    before, unknown = _last_night(place)
-    after: dict[str, Before] = {}
-    nights: list[SpecNight] = []
-    histories: dict[str, Sequence[History]] = {}
-    ran: list[Spec] = []
+    tonight = _Tonight(place, cache_dir, keep, verify=verify, bisect=bisect)
     if unready is not None:
-        nights.append(_checkout(unready, before.get(CHECKOUT, Before()).failed))
-        after[CHECKOUT] = Before(nights[-1].failed)
+        last = tonight.before.get(CHECKOUT, Before())
+        tonight.add(CHECKOUT, _checkout(unready, last.failed))
     for path in specs:
-        began = datetime.now(timezone.utc)
+        if tonight.run(path) == EXIT_INTERRUPTED:
+            ctx.exit(EXIT_INTERRUPTED)  # nothing was reported, so the next night reports it
+    deliver(mail_text(tonight.nights, str(place.trend)), notify)
+    # After the mail: news that could not be printed are kept.
+    place.save({**tonight.before, **tonight.after})
+    made = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
+    write_whole(place.trend, trend_page(tonight.histories, made).encode())
+    if site is not None:
+        read_results(place.out, lambda _: write_site([place.out], site))
+    _remove_old_builds(cache_dir, tonight.ran, keep)
+    if any(night.failed for night in tonight.nights):
+        ctx.exit(EXIT_FAILED)
+    ctx.exit(EXIT_VERDICT if any(night.worse for night in tonight.nights) else EXIT_OK)
+
+
+class _Tonight:
+    """The specs of a night, run one by one, with what is reported and stored of them.
+
+    `nights`: what the mail reports. `after`: what the next night has to know, by spec. `ran`: specs without a failure.
+    """
+
+    def __init__(
+        self, place: Place, cache_dir: Path, keep: int, *, verify: bool, bisect: bool
+    ) -> None:
+        self.place, self.cache_dir, self.keep = place, cache_dir, keep
+        self.verify, self.bisect = verify, bisect
+        self.before, self.unknown = _last_night(place)
+        self.after: dict[str, Before] = {}
+        self.nights: list[SpecNight] = []
+        self.histories: dict[str, Sequence[History]] = {}
+        self.ran: list[Spec] = []
+
+    def add(self, name: str, night: SpecNight, reported_at: datetime | None = None) -> None:
+        """Collect the night of a spec; `reported_at` is the start of the newest run that it reports."""
+        self.nights.append(night)
+        self.after[name] = Before(night.failed, reported_at)
+
+    def run(self, path: Path) -> int:
+        """Run a spec, or collect why it cannot be read; return the exit code of the run."""
+        place, began = self.place, datetime.now(timezone.utc)
         try:
             spec = read_spec(path, RunOptions())
         except PerfrunnerError as error:  # one broken spec must not stop the others
-            last = before.get(path.stem, unknown)
-            nights.append(_unread(path.stem, error, last.failed))
-            histories[path.stem] = _histories(place.out, path.stem)
-            after[path.stem] = Before(nights[-1].failed, last.reported_at)
-            continue
-        last = before.get(spec.name, unknown)
+            last = self.before.get(path.stem, self.unknown)
+            self.add(path.stem, _unread(path.stem, error, last.failed), last.reported_at)
+            self.histories[path.stem] = _histories(place.out, path.stem)
+            return error.exit_code
+        last = self.before.get(spec.name, self.unknown)
         reported = reported_until(place.out, spec.name, last, began)
         log = place.logs / f"{spec.name}-{began:%Y%m%d-%H%M%S-%f}.log"
         since = Before(last.failed, reported)
-        outcome = _measured(
-            spec,
-            path,
-            place,
-            cache_dir,
-            log,
-            _verification(place, path, cache_dir, log, bisect=bisect) if verify else None,
-            since,
+        verification = (
+            _verification(place, path, self.cache_dir, log, bisect=self.bisect)
+            if self.verify
+            else None
         )
+        outcome = _measured(spec, path, place, self.cache_dir, log, verification, since)
         if outcome.code == EXIT_INTERRUPTED:
-            ctx.exit(outcome.code)  # nothing was reported, so the next night reports it
+            return outcome.code
         night = _night(place, spec.name, outcome, log, began, since)
-        nights.append(night)
-        if not night.failed:
-            ran.append(spec)
-        histories[spec.name] = outcome.histories
         newest = max([reported, *(h.newest_at or reported for h in outcome.histories)])
-        after[spec.name] = Before(night.failed, newest)
-        place.keep_newest(spec.name, keep)
-    deliver(mail_text(nights, str(place.trend)), notify)
-    place.save({**before, **after})  # after the mail: news that could not be printed are kept
-    made = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
-    write_whole(place.trend, trend_page(histories, made).encode())
-    if site is not None:
-        read_results(place.out, lambda _: write_site([place.out], site))
-    _remove_old_builds(cache_dir, ran, keep)
-    if any(night.failed for night in nights):
-        ctx.exit(EXIT_FAILED)
-    ctx.exit(EXIT_VERDICT if any(night.worse for night in nights) else EXIT_OK)
+        self.add(spec.name, night, newest)
+        self.histories[spec.name] = outcome.histories
+        if not night.failed:
+            self.ran.append(spec)
+        place.keep_newest(spec.name, self.keep)
+        return outcome.code
 
 
 def _yield_to_earlier(ctx: click.Context, place: Place) -> None:

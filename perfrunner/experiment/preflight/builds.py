@@ -210,8 +210,6 @@ def deploy_and_check(
     """
     # Imported late: SQLAlchemy and numpy are slow to import, and a repeated build needs neither.
     from perfrunner.experiment.preflight.servers import deploy_server, place_server
-    from perfrunner.experiment.trial.placement import Deployed
-    from perfrunner.results import BuildRecord
 
     tools_build = builds.tools_build(spec.baseline)
     tools = {
@@ -223,16 +221,7 @@ def deploy_and_check(
         variant = spec.variants[name]
         server = place_server(spec, variant, prepared, hosts, cache_dir, listener)
         deployed[name], server = deploy_server(spec, variant, server, hosts, tools, listener)
-        store(
-            BuildRecord(
-                variant=name,
-                build_id=server.build_id,
-                path=str(server.program),
-                cached=server.cached,
-                provenance=server.provenance,
-                settings=dict(deployed[name].settings),
-            )
-        )
+        store(_record(name, server, server.program, deployed[name].settings))
     for name, artifact in list(builds.artifacts.items()):
         paths = {
             host: hosts.hosts[host].deploy(artifact.path, artifact.build_id)
@@ -250,17 +239,24 @@ def deploy_and_check(
             listener.on_event(Warned(f"{name} is not measured: {error.message}", error.hint or ""))
             continue
         deployed[name] = Deployed(artifact.build_id, paths, engine_environment(variant), tools)
-        store(
-            BuildRecord(
-                variant=name,
-                build_id=artifact.build_id,
-                path=str(artifact.path),
-                cached=artifact.cached,
-                provenance=artifact.provenance,
-                settings=dict(settings_check.settings),
-            )
-        )
+        store(_record(name, artifact, artifact.path, settings_check.settings))
     return deployed
+
+
+def _record(
+    variant: str, build: Artifact | PreparedServer, path: Path, settings: Mapping[str, str]
+) -> BuildRecord:
+    """Return what is stored of a variant's build and of the settings that were read back."""
+    from perfrunner.results import BuildRecord  # late, as in deploy_and_check
+
+    return BuildRecord(
+        variant=variant,
+        build_id=build.build_id,
+        path=str(path),
+        cached=build.cached,
+        provenance=build.provenance,
+        settings=dict(settings),
+    )
 
 
 def _check_everywhere(
