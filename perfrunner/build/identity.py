@@ -83,10 +83,14 @@ def is_source(name: str) -> bool:
     return not _OTHER_FILES.fullmatch(file) and not any(map(_OTHER_DIRS.fullmatch, directories))
 
 
-def source_hash(source_dir: Path) -> str:
-    """Return the sha256 over the names and contents of the source files. Raises BuildError."""
+def _require_source(source_dir: Path) -> None:
     if not (source_dir / "CMakeLists.txt").is_file():
         raise BuildError(f"{source_dir} holds no engine source (no CMakeLists.txt)")
+
+
+def source_hash(source_dir: Path) -> str:
+    """Return the sha256 over the names and contents of the source files. Raises BuildError."""
+    _require_source(source_dir)
     return _hash_files(source_dir, source_files(source_dir))
 
 
@@ -109,8 +113,7 @@ def _pin_files(source_dir: Path) -> Iterator[Path]:
 
 def content_hash(source_dir: Path, without: Sequence[str] = ()) -> str:
     """Return the sha256 over names and contents of all files that a build can read; equal for equal sources."""
-    if not (source_dir / "CMakeLists.txt").is_file():
-        raise BuildError(f"{source_dir} holds no engine source (no CMakeLists.txt)")
+    _require_source(source_dir)
     return _hash_files(source_dir, tree_files(source_dir, without))
 
 

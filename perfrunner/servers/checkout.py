@@ -13,7 +13,7 @@ from pathlib import Path
 
 from perfrunner.build.cache import locked
 from perfrunner.build.tools import Progress, build_environment, run_logged
-from perfrunner.errors import BuildError, UsageError
+from perfrunner.errors import BuildError
 from perfrunner.paths import real_path, with_home
 from perfrunner.sources.git import AS_STORED, UNSHALLOW, Commit, Repository
 from perfrunner.sources.run_git import caller_settings
@@ -44,14 +44,7 @@ def is_built(server: ServerSpec, cache_dir: Path) -> bool:
 
 def commit_of(server: ServerSpec, commit: str | None = None) -> Commit:
     """Return the commit that a server is built from: `commit`, or what its revision names now."""
-    return _repository(server).commit(commit or server.revision or "HEAD")
-
-
-def _repository(server: ServerSpec) -> Repository:
-    repository = Repository.around(Path(str(server.git)))
-    if repository is None:
-        raise UsageError(f"{server.git} is not a git repository")
-    return repository
+    return Repository.of_server(server).commit(commit or server.revision or "HEAD")
 
 
 def _tree_of(server: ServerSpec, commit: str | None, cache_dir: Path) -> tuple[Path, Commit]:
@@ -78,7 +71,7 @@ def check_out(
     with locked(tree.with_suffix(".lock"), progress):
         if (tree / _DONE).is_file():
             return Checkout(tree, built_from, cached=True)
-        repository = _repository(server)
+        repository = Repository.of_server(server)
         repository.check_content(built_from.sha)
         shutil.rmtree(tree, ignore_errors=True)  # of a build that was cut off
         # The user's hooks and line ends are those of other checkouts.

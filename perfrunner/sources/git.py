@@ -12,12 +12,16 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfrunner.build.identity import is_source
 from perfrunner.errors import UsageError
 from perfrunner.paths import is_directory
 from perfrunner.sources.run_git import GitError, NoGit, run_git
 from perfrunner.spec.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from perfrunner.spec.server import ServerSpec
 
 _SUBMODULE = "160000"
 _HUNK_LINES = 10  # shown of a hunk that does not apply
@@ -48,6 +52,14 @@ class Repository:
 
     top: Path
     prefix: str
+
+    @classmethod
+    def of_server(cls, server: ServerSpec) -> Repository:
+        """Return the repository that a server is built from. Raises UsageError if its directory is in none."""
+        repository = cls.around(Path(str(server.git)))
+        if repository is None:
+            raise UsageError(f"{server.git} is not a git repository")
+        return repository
 
     @classmethod
     def around(cls, directory: Path) -> Repository | None:

@@ -34,7 +34,6 @@ from perfrunner.sources.model import (
 from perfrunner.sources.run_git import GitError, NoGit
 from perfrunner.sources.switches import check_switches
 from perfrunner.spec.model import Spec
-from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.source import SourceSpec
 from perfrunner.text import all_readable
 
@@ -110,7 +109,8 @@ def resolve_sources(spec: Spec, engine_src: Path, cache_dir: Path) -> Sources:
         try:
             if variant.server is not None:
                 if variant.server.git is not None:
-                    servers[name] = _server_commit(variant.server)
+                    revision = variant.server.revision or "HEAD"
+                    servers[name] = Repository.of_server(variant.server).commit(revision)
                 continue
             variants[name] = resolved(variant.source)
             check_switches(variant, snapshots[variants[name].sha256].path)
@@ -120,13 +120,6 @@ def resolve_sources(spec: Spec, engine_src: Path, cache_dir: Path) -> Sources:
             raise UsageError(f"variant {name}: git failed: {error}") from error
     distances = _distances(variants, spec.baseline, snapshots, engine_src)
     return Sources(variants, tools, snapshots, distances, servers)
-
-
-def _server_commit(server: ServerSpec) -> Commit:
-    repository = Repository.around(Path(str(server.git)))
-    if repository is None:
-        raise UsageError(f"{server.git} is not a git repository")
-    return repository.commit(server.revision or "HEAD")
 
 
 def same_variants(spec: Spec, sources: Sources) -> list[str]:

@@ -210,8 +210,8 @@ class Spec(Piece):
         given = [name for name, variant in variants.items() if variant.params]
         if given and all(isinstance(workload, ToolWorkload) for workload in workloads.values()):
             raise ValueError(
-                f"expected a workload that starts an engine: variant {given[0]} sets params, which microbench"
-                " and latency programs do not take"
+                f"expected a workload that starts an engine: variant {given[0]} sets params, which programs"
+                " without an engine do not take"
             )
         return workloads
 

@@ -114,20 +114,23 @@ def _aa(results: Kept) -> str:
 
 
 def _gate(results: Kept) -> str:
-    counted = []
+    rows = []
     for group in figures.grouped(
         results.comparisons, lambda comparison: (fact_of(comparison, "label"),)
     ).values():
-        rates = figures.alarms(group, PRIMARY[:1])
-        counts = [
-            f"{_rate(counted_of.alarms)} intervals of `{counted_of.metric}`" for counted_of in rates
-        ]
-        if counted_of := figures.reports(group):
-            counts.append(
-                f"{_rate(counted_of.false)} whole reports, of {counted_of.rows} rows each"
-            )
-        counted.append(f"{fact_of(group[0], 'label')}: {', and '.join(counts)}")
-    return f"Measured on one build against itself, where every alarm is a false one ({'; '.join(counted)})."
+        (intervals,) = figures.alarms(group, PRIMARY[:1])
+        whole = figures.reports(group)
+        rows.append(
+            [
+                fact_of(group[0], "label"),
+                _rate(intervals.alarms),
+                f"{_rate(whole.false)}, of {whole.rows} rows each" if whole else "not counted",
+            ]
+        )
+    heads = ["machine", f"alarms in intervals of `{PRIMARY[0]}`", "alarms in whole reports"]
+    return "\n\n".join(
+        ["Measured on one build against itself, where every alarm is false:", table(heads, rows)]
+    )
 
 
 def _rate(count: figures.Count) -> str:
