@@ -28,7 +28,7 @@ SETTLE_S = 20.0  # so long nodes may take to become equal: a lost wakeup is foun
 
 @dataclass(frozen=True)
 class Result:
-    """`seconds` None: not found within the limit. Seconds include those in which nodes start."""
+    """The result of a search. `seconds` includes the start of nodes; None: nothing was found within the limit."""
 
     mutation: str
     setting: str

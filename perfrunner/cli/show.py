@@ -99,7 +99,7 @@ def _print_verified(console: Console, verified: Verified) -> None:
 
 
 def _require_whole(verified: Verified | None) -> None:
-    """StoreError that names each raw file that is not what was stored."""
+    """Raise StoreError, which names each raw file that is damaged or missing."""
     if verified is None:
         return
     wrong = [f"{path} is damaged" for path in verified.damaged]

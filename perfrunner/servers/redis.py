@@ -152,7 +152,7 @@ class Redis(KnownServer):
         }
 
     def same(self, asked: str, actual: str) -> bool:
-        """Sizes may have units: 100mb is 104857600. Of several values, such as `normal 0 0 0`, others may be around."""
+        """Compare settings: sizes may have units (100mb), and the server may report more values than were asked for."""
         first, second = (
             [_plain(word) for word in text.lower().split()] for text in (asked, actual)
         )

@@ -119,7 +119,7 @@ class Variant(Piece):
     @field_validator("server")
     @classmethod
     def _can_be_started(cls, server: ServerSpec | None, info: ValidationInfo) -> ServerSpec | None:
-        """One that is there, where a spec is read on the machine that runs it."""
+        """Require that the server can be started, if the spec is read on the machine that runs it."""
         if server is None:
             return None
         if info.data.get("source") is not None:

@@ -1,9 +1,9 @@
-"""Server CPU per operation: kv_engine against memcached, interleaved in pairs, same generator.
+"""Compare the server CPU per operation of kv_engine and memcached, in pairs, with the same generator.
 
 One pair is a fresh process of each server, in random order: populate, warm up, measure. The figure
 is (utime + stime) of the server over the measured phase / operations answered in it. On few cores
 this compares servers where operations per second would compare how the scheduler shared the cores.
-A persistent bucket's phase ends when all of it is stored, as `kvctl wait-persisted` tells.
+A phase on a persistent bucket ends when everything is stored (`kvctl wait-persisted`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SERVERS = ("memcached", "kv_engine")
 
 
 class BenchError(Exception):
-    """Something did not run: the message says what."""
+    """An error: something did not run; the message says what."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ Pair = dict[str, Measurement]
 
 
 def cpu_seconds(pid: int) -> tuple[float, float]:
-    """User and system time of a process, all its threads."""
+    """Return the user and system time of a process, over all threads."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return int(fields[11]) / TICK, int(fields[12]) / TICK
 
@@ -85,7 +85,7 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], seconds: float = 
 
 @contextmanager
 def running(argv: Sequence[str], port: int) -> Iterator[int]:
-    """Run a server process in a new session; it is ended by its pid in every case."""
+    """Run a server process in a new session, and end it by its pid in every case."""
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
         try:
@@ -105,7 +105,7 @@ def running(argv: Sequence[str], port: int) -> Iterator[int]:
 
 
 def flags(**values: object) -> list[str]:
-    """`--name value` pairs; underscores are dashes."""
+    """Return `--name value` pairs, with dashes for underscores."""
     return [
         word for key, value in values.items() for word in ("--" + key.replace("_", "-"), str(value))
     ]
@@ -199,7 +199,7 @@ def all_stored(server: str, options: argparse.Namespace, port: int) -> None:
 
 
 def interval(logs: Sequence[float]) -> tuple[float, float, float]:
-    """Geometric mean of ratios with its 95 % t interval, from their logarithms."""
+    """Return the geometric mean of ratios with its 95 % t interval, from their logarithms."""
     mean, error = float(np.mean(logs)), float(stats.sem(logs))
     low = high = mean
     if error:
@@ -247,7 +247,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Summary:
-    """What all pairs say together. Costs are means in µs per operation."""
+    """The result over all pairs. Costs are means in µs per operation."""
 
     ratio: float
     low: float
@@ -258,12 +258,12 @@ class Summary:
 
     @property
     def engine_ok(self) -> bool:
-        """The whole interval of the ratio is at or below what is allowed."""
+        """True if the whole interval of the ratio is at or below the limit."""
         return self.high <= self.most
 
     @property
     def generator_ok(self) -> bool:
-        """At most 0.7 µs or a third of the server, whichever is larger, against both servers."""
+        """True if the generator costs at most 0.7 µs or a third of either server, whichever is larger."""
         return all(
             self.generator_us[server] <= max(LIMIT_US, self.server_us[server] / 3)
             for server in SERVERS
@@ -271,7 +271,7 @@ class Summary:
 
 
 def summarise(pairs: Sequence[Pair], most: float) -> Summary:
-    """Ratio by pair, costs by server."""
+    """Summarise the pairs: their ratios, and the costs of each server."""
     logs = [math.log(pair["kv_engine"].server_us / pair["memcached"].server_us) for pair in pairs]
     return Summary(
         *interval(logs),
@@ -288,7 +288,7 @@ def line(label: str, server: Sequence[float], generator: Sequence[float], ratio:
 
 
 def run(options: argparse.Namespace) -> int:
-    """All pairs, the table, the verdict."""
+    """Measure all pairs, print the table and the verdict, and return the exit status."""
     drawn = random.SystemRandom().randrange(1 << 31)
     seed = drawn if options.seed is None else options.seed
     order = random.Random(seed)
@@ -341,7 +341,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Exit status: 0 done, 1 --check failed, 3 something did not run, 130 interrupted."""
+    """Return the exit status: 0 done, 1 --check failed, 3 something did not run, 130 interrupted."""
     try:
         return run(parse(sys.argv[1:]))
     except (BenchError, OSError, subprocess.TimeoutExpired) as error:

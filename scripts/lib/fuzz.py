@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class Targets:
-    """Fuzzers under way; none outlives it."""
+    """The running fuzzers; none outlives this object."""
 
     def __init__(self) -> None:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -63,7 +63,10 @@ class Targets:
             process.terminate()
 
     def fuzz(self, name: str, cpu_s: float) -> str:
-        """How it ended. libFuzzer bounds wall time; what a busy machine kept from it is run again, from the corpus."""
+        """Run a target for `cpu_s` seconds of CPU time and return how it ended.
+
+        libFuzzer limits wall time. On a busy machine it is started again from the corpus until the CPU time is used.
+        """
         corpus, findings = BUILD / "corpus" / name, BUILD / "findings" / name
         for directory in (corpus, findings):
             directory.mkdir(parents=True, exist_ok=True)
@@ -86,7 +89,7 @@ class Targets:
         return NOTHING
 
     def _was_kept_waiting(self, name: str, log: IO[bytes]) -> bool:
-        """Whether the input that took too long by the clock is a quick one by CPU time: then it is no finding."""
+        """Tell whether an input that timed out by the clock is fast by CPU time; it is no finding then."""
         unit = max((BUILD / "findings" / name).glob("timeout-*"), key=lambda p: p.stat().st_mtime)
         exit_code, used = self._run(name, [f"-timeout={100 * SLOW_S}", str(unit)], log)
         if exit_code == 0 and used < SLOW_S:
@@ -95,7 +98,7 @@ class Targets:
         return False
 
     def _run(self, name: str, arguments: Sequence[str], log: IO[bytes]) -> tuple[int, float]:
-        """Exit code, and seconds of CPU time."""
+        """Run a target once; return its exit code and its seconds of CPU time."""
         process = subprocess.Popen(
             [str(BUILD / "fuzz" / f"fuzz_{name}"), *arguments], stdout=log, stderr=subprocess.STDOUT
         )

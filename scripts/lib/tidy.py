@@ -65,7 +65,7 @@ def members(unit: Path) -> set[Path]:
 
 
 def key(unit: Path, command: Sequence[str], tool: bytes) -> str:
-    """Hash a unit and all that its findings depend on. What cannot be preprocessed is for clang-tidy to say."""
+    """Hash a unit and all that its findings depend on. clang-tidy reports a unit that cannot be preprocessed."""
     hashed = hashlib.sha256(tool)
     hashed.update("\0".join(command).encode())
     text = subprocess.run(

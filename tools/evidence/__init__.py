@@ -1,5 +1,5 @@
-"""Whether the tool tells the truth: long measurements with perfrunner itself, whose right answer is known.
+"""Studies of accuracy: long measurements with perfrunner itself whose correct result is known.
 
-Each study is a list of ordinary specs that the ordinary runner runs. What they measured is kept in the tree, block by
-block, and every figure of docs/explanation/accuracy.md is computed from it. Start with `scripts/evidence --help`.
+Each study is a list of ordinary specs. Their results are kept in the repository, block by block, and every figure of
+docs/explanation/accuracy.md is computed from them. Start with `scripts/evidence --help`.
 """

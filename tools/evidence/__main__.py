@@ -28,7 +28,7 @@ OUT = Path("perfrunner-evidence")
 
 
 def seconds(value: Any) -> float:
-    """`250ms`, `5s`; a bare number is seconds."""
+    """Parse a duration such as `250ms` or `5s`; a bare number is in seconds."""
     try:
         return float(value)
     except ValueError:
@@ -40,7 +40,7 @@ Function = Callable[..., Iterable[Planned]]
 
 @dataclass(frozen=True)
 class Options:
-    """The options of every study, apart from the load."""
+    """The options that all studies share, apart from the load."""
 
     out_dir: Path
     keep_dir: Path
@@ -55,8 +55,8 @@ class Options:
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="A study that was stopped, or killed, goes on when the same command is given again. What is kept is not "
-    "measured again: remove the study's file of --keep (and give another --out) to start again.",
+    epilog="A stopped study continues when the command is repeated. Kept results are not measured again: to start "
+    "again, remove the study's file from --keep and give another --out.",
 )
 def main() -> None:
     """Measure how accurate perfrunner is; the figures are in docs/explanation/accuracy.md."""
@@ -141,7 +141,7 @@ def _relink(default: str) -> Callable[[Function], Function]:
 @click.option("--label", default="", metavar="WORD",
               help="Rows of their own in the table, for another state of the machine: idle, busy.")  # fmt: skip
 def aa_study(base: Base, **options: Any) -> Iterable[Planned]:
-    """Comparisons of a build with itself: how often one alarms, and how narrow the intervals are."""
+    """Compare a build with itself: count alarms, and measure how narrow the intervals are."""
     return studies.aa(base, **_paired(options))
 
 
@@ -154,7 +154,7 @@ def aa_study(base: Base, **options: Any) -> Iterable[Planned]:
 def injected_study(
     base: Base, *, memory_load: float, load: Load, **options: Any
 ) -> Iterable[Planned]:
-    """Faults of known size (build option `injected`): how often they are found, and how large they seem."""
+    """Measure faults of known size (build option `injected`): how often they are found, and their estimated size."""
     yield from studies.injected(base, load=load, **options)
     if memory_load:
         longer = Load(memory_load, 1.0)
@@ -180,7 +180,7 @@ def account_study(base: Base, *, faults: str, **options: Any) -> Iterable[Planne
 @_bucket
 @_relink("auto")
 def explain_study(base: Base, **options: Any) -> Iterable[Planned]:
-    """How often `perfrunner explain` names the function with a fault first, and how often one without a fault."""
+    """Count how often `perfrunner explain` names the function with a fault first, and how often one without."""
     return studies.explain(base, **options)
 
 
@@ -203,7 +203,7 @@ def slices_study(base: Base, **options: Any) -> Iterable[Planned]:
 def between_study(
     base: Base, *, runs: int, sweep: list[float], neighbours: str, **options: Any
 ) -> Iterable[Planned]:
-    """Compare glibc with jemalloc 5.1 again and again, with and without a busy neighbour."""
+    """Repeat a comparison of glibc with jemalloc 5.1, with and without a busy neighbour."""
     names = _words(neighbours, between.NEIGHBOURS, "--neighbours")
     return between.between(base, repeats=between.Repeats(runs, sweep, names), **options)
 
@@ -221,7 +221,7 @@ def relink_study(base: Base, **options: Any) -> Iterable[Planned]:
 
 @_study(2.0, ramp=1.0, blocks=8)
 def memory_study(base: Base, **options: Any) -> Iterable[Planned]:
-    """Figures of memory side by side against those of one variant at a time."""
+    """Compare memory figures of interleaved trials with those of sequential ones."""
     return studies.memory(base, **options)
 
 
@@ -231,7 +231,7 @@ def memory_study(base: Base, **options: Any) -> Iterable[Planned]:
 )
 @click.option("--document", type=click.Path(path_type=Path), default=DOCUMENT, show_default=True)
 def report(keep_dir: Path, document: Path) -> None:
-    """Compute docs/explanation/accuracy.md from what is kept; nothing is measured."""
+    """Compute docs/explanation/accuracy.md from the kept results; measures nothing."""
     try:
         _report(keep_dir, document)
     except PerfrunnerError as error:

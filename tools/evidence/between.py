@@ -1,7 +1,7 @@
-"""The study `between`: does the same comparison, run again, say the same? With and without a busy neighbour.
+"""Study `between`: repeat one comparison, with and without a busy neighbour, and compare the results.
 
-An interval covers what differs from block to block. If runs differ by more than their intervals allow, something is
-drawn once per run, and no interval covers it. If the effect is another one next to a neighbour, a verdict holds for its
+An interval covers what differs from block to block. If runs differ by more than their intervals allow, something
+differs from run to run, which no interval covers. If a neighbour changes the effect, a verdict is valid for its
 environment only.
 """
 
@@ -60,7 +60,7 @@ def neighbour(name: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Which comparisons are repeated, and how often: slice lengths in seconds, names of neighbours."""
+    """The number of runs, and what varies between them: slice lengths in seconds, and names of neighbours."""
 
     runs: int
     sweep: Sequence[float]
@@ -70,7 +70,7 @@ class Repeats:
 def between(
     base: Base, *, bucket: str, repeats: Repeats, load: Load, relink: str
 ) -> Iterator[Planned]:
-    """Plan one comparison many times; each run visits all environments, so that a drift of the host meets all."""
+    """Plan one comparison many times; each run visits all environments, so that drift affects all of them."""
     for run in range(1, repeats.runs + 1):
         for name in repeats.neighbours:
             for seconds in repeats.sweep:
@@ -95,7 +95,7 @@ def between(
 
 @dataclass(frozen=True)
 class Runs:
-    """One comparison, run `n` times: log ratios. `promised` is the sd that the intervals of the single runs imply."""
+    """The log ratios of `n` runs of a comparison. `promised` is the sd that the intervals of single runs imply."""
 
     n: int
     mean: float
@@ -117,7 +117,7 @@ def _logs(comparisons: Sequence[Comparison], metric: str) -> list[NDArray[np.flo
 
 
 def runs_of(comparisons: Sequence[Comparison], metric: str) -> Runs:
-    """Return how much runs of one comparison differ; at least two.
+    """Return how much the runs of a comparison differ. There must be at least two.
 
     The p-value is that of an F test: the variance of the runs' means against the mean variance of a run's mean, which
     its blocks give. It assumes normal blocks.

@@ -1,8 +1,8 @@
-"""Runs the experiments of a study, one after the other, and keeps what each measured as soon as it is done.
+"""Run the experiments of a study one after the other, and keep the results of each as soon as it ends.
 
-A campaign that was killed at any moment goes on when it is started again: what is kept is skipped, what is finished
-but not kept is read again, an experiment under way is resumed by the runner's own rules, and one of which nothing
-counts ends the campaign.
+A campaign can be killed at any moment and started again. It skips kept experiments, reads finished ones that are not
+kept, and resumes an interrupted one as `perfrunner run --resume` does. An experiment without a block that counts ends
+the campaign.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tools.evidence.studies import Planned
 
 @dataclass(frozen=True)
 class Places:
-    """`out`: the results store. `keep`: where what counts of them is kept."""
+    """The directories of a campaign. `out`: the results store. `keep`: the kept results."""
 
     out: Path
     keep: Path
@@ -36,7 +36,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Progress:
-    """After each experiment: how many are done of how many, and how long it took (0: it was done before)."""
+    """The progress after an experiment. `seconds`: how long the experiment took; 0 if its results were kept before."""
 
     name: str
     done: int
@@ -83,7 +83,7 @@ def run(
 
 
 def _is_kept(experiment: Planned, keep: Path) -> bool:
-    """Whether its figures are there; UsageError when they are of other settings."""
+    """Tell whether the results of an experiment are kept. Raises UsageError if they have other settings."""
     for comparison in kept.read(keep, experiment.study).comparisons:
         if comparison.experiment != experiment.name:
             continue
@@ -102,7 +102,7 @@ def _is_kept(experiment: Planned, keep: Path) -> bool:
 
 
 def _spec(experiment: Planned, out: Path) -> tuple[Path, str, Spec]:
-    """As a file: `perfrunner run` can run it by itself. JSON is YAML."""
+    """Write the spec of an experiment to a file, as JSON, which `perfrunner run` can also read."""
     path = out / "specs" / f"{experiment.name}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(experiment.document, indent=1) + "\n"
@@ -141,7 +141,7 @@ def _run(
 
 
 def _keep(experiment: Planned, places: Places) -> bool:
-    """Of the newest experiment; whether any of its blocks counts."""
+    """Keep the results of the newest experiment; return False if none of its blocks counts."""
     with ResultStore.open(places.out, create=False) as store:
         record = store.latest(experiment.name)
         if record is None:

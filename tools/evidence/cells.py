@@ -1,4 +1,4 @@
-"""The cells of the tables in docs/explanation/accuracy.md: effects, facts, days and hosts as text."""
+"""Format the cells of the tables in docs/explanation/accuracy.md: effects, facts, days and hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a finished experiment to the comparisons that are kept of it."""
+"""Extract from a finished experiment the comparisons that are kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOST = ("cpu_model", "cpus", "memory_bytes", "kernel", "distribution", "virtuali
 
 
 def comparisons(planned: Planned, data: ExperimentData) -> list[Comparison]:
-    """Of every case and every group of variants that the study compares; without blocks that count there is none."""
+    """Return the comparisons of each case and each group of variants in the study; none if no block counts."""
     compared = []
     report = _report_of(data)
     for case in clean_blocks(data.trials).values():
@@ -108,7 +108,7 @@ def _report_of(data: ExperimentData) -> dict[str, Any]:
 
 
 def _values(trials: Sequence[TrialRecord], metrics: Sequence[str]) -> dict[str, list[float]]:
-    """Of those that every block has."""
+    """Return the values, by block, of the metrics that every trial has."""
     return {
         metric: [rounded(float(trial.metrics[metric])) for trial in trials]
         for metric in metrics
@@ -144,7 +144,7 @@ def _load_average(data: ExperimentData) -> float:
 
 
 def _operations(blocks: Sequence[Mapping[str, TrialRecord]], variant: str) -> Iterator[float]:
-    """About how many a trial of the variant drove: for what is counted by operations."""
+    """Yield the approximate number of operations of each trial of a variant."""
     for block in blocks:
         facts = block[variant].facts
         yield (

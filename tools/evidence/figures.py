@@ -23,7 +23,7 @@ from tools.evidence.studies import PER_SECOND
 
 @dataclass(frozen=True)
 class Count:
-    """`hits` of `of`, with the exact (Clopper-Pearson) 95 % interval of the share."""
+    """A count: `hits` of `of`, with the exact (Clopper-Pearson) 95 % interval of the share."""
 
     hits: int
     of: int
@@ -38,7 +38,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Alarms:
-    """A metric over many comparisons of what is the same. Half-widths as `half_width` gives them."""
+    """The alarms of a metric over many A/A comparisons, and the half-widths of its intervals (see `half_width`)."""
 
     metric: str
     alarms: Count
@@ -52,7 +52,7 @@ class Alarms:
 
 @dataclass(frozen=True)
 class Reports:
-    """Of experiments whose variants are all the same: those whose whole report says *better* or *worse* of anything."""
+    """A count of A/A experiments whose report says *better* or *worse* in any row."""
 
     false: Count
     rows: int  # of a report: variants against the baseline, times metrics
@@ -61,10 +61,9 @@ class Reports:
 
 @dataclass(frozen=True)
 class Found:
-    """A injected fault in a metric: how often it was found, and how often the interval holds what it costs.
+    """An injected fault in a metric: how often it was found, and how often the interval covers its cost.
 
-    Two estimates of it exist: its construction, and the mean estimate of all other experiments, a long run of its
-    own.
+    The cost is known twice: from how the fault is made, and as the mean estimate of all other experiments.
     """
 
     fault: str
@@ -79,7 +78,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Slope:
-    """Change of a figure per change of the counted truth, over the sizes of a fault: mean over blocks and interval."""
+    """The change of a figure per change of the counted truth, over the sizes of a fault: mean over blocks, interval."""
 
     estimate: float
     ci95: tuple[float, float]
@@ -87,7 +86,7 @@ class Slope:
 
 @dataclass(frozen=True)
 class DoseResponse:
-    """One fault in several sizes: `counted` is the largest, as a share of the time per operation."""
+    """A fault in several sizes. `counted` is the largest, as a share of the time per operation."""
 
     fault: str
     blocks: int
@@ -99,7 +98,7 @@ class DoseResponse:
 def effect(
     comparison: Comparison, metric: str, other: str, baseline: str | None = None
 ) -> Effect | None:
-    """Of one variant against another, paired by block; None where one of them has no such metric."""
+    """Return the effect of one variant against another, paired by block; None if either lacks the metric."""
     base = comparison.by_block(baseline or comparison.baseline, metric)
     values = comparison.by_block(other, metric)
     if not base.keys() & values.keys():
@@ -109,7 +108,7 @@ def effect(
 
 
 def alarms(comparisons: Sequence[Comparison], metrics: Sequence[str]) -> list[Alarms]:
-    """Of metrics that the comparisons have; an alarm is an interval that leaves out "no change"."""
+    """Return the alarms of each measured metric; an alarm is an interval that excludes "no change"."""
     by_metric = []
     for metric in metrics:
         effects = [
@@ -162,9 +161,9 @@ def injected(
     metrics: Sequence[str],
     constructed: Mapping[tuple[str, str], float],
 ) -> list[Found]:
-    """Verdicts are those that a report of the experiment gives, correction for several tests included.
+    """Return how often each fault is found, by the verdicts of a report, which are corrected for several tests.
 
-    `constructed`: by fault and metric the change, a ratio, that follows from how the fault is made.
+    `constructed`: the ratio, by fault and metric, that follows from how the fault is made.
     """
     rows = [verdicts(comparison) for comparison in comparisons]
     injections = []
@@ -268,7 +267,7 @@ def _summed(comparison: Comparison, variant: str, metrics: Iterable[str]) -> NDA
 
 
 def together(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """Experiments of the same variants as one of all their blocks: a long run."""
+    """Merge the blocks of experiments with the same variants into one long run."""
     groups: dict[tuple[str, ...], list[Comparison]] = {}
     for comparison in comparisons:
         groups.setdefault((comparison.workload, comparison.bucket, *comparison.values), []).append(
@@ -278,7 +277,7 @@ def together(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def schedules(comparisons: Sequence[Comparison]) -> list[tuple[Comparison, str]]:
-    """Each case and variant as a comparison of `sequential` with `interleaved`, and the variant's name."""
+    """Return a comparison of `sequential` with `interleaved` for each case and variant, with the variant's name."""
     by = {
         (comparison.facts["schedule"], comparison.workload, comparison.bucket): comparison
         for comparison in comparisons
@@ -300,7 +299,7 @@ def schedules(comparisons: Sequence[Comparison]) -> list[tuple[Comparison, str]]
 def grouped(
     comparisons: Iterable[Comparison], by: Callable[[Comparison], tuple[object, ...]]
 ) -> dict[tuple[object, ...], list[Comparison]]:
-    """In the order of their first."""
+    """Group comparisons by a key, in the order of the first of each group."""
     groups: dict[tuple[object, ...], list[Comparison]] = {}
     for comparison in comparisons:
         groups.setdefault(by(comparison), []).append(comparison)

@@ -25,7 +25,7 @@ Values: TypeAlias = Mapping[str, Mapping[str, list[float]]]  # variant -> metric
 
 @dataclass(frozen=True)
 class Comparison:
-    """Variants of one case of one experiment, the baseline first. The n-th value of every list is of the n-th block."""
+    """The variants of a case of an experiment, the baseline first. The n-th value of each list is of the n-th block."""
 
     experiment: str  # the spec's name
     workload: str
@@ -51,11 +51,11 @@ class Comparison:
         return max(len(series) for variant in self.values.values() for series in variant.values())
 
     def by_block(self, variant: str, metric: str) -> dict[int, float]:
-        """Empty where the variant has no such metric."""
+        """Return the values of a metric by block; empty if the variant lacks the metric."""
         return dict(enumerate(self.values[variant].get(metric, ()), start=1))
 
     def data(self) -> ExperimentData:
-        """As an experiment, for the tool's own comparison."""
+        """Return the comparison in the form of an experiment, for the analysis of reports."""
         then = datetime.fromtimestamp(0, timezone.utc)
         record = ExperimentRecord(
             id=self.experiment,
@@ -103,14 +103,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Kept:
-    """All that is kept of a study, in the order of the experiments' names. `hosts`: what it was measured on."""
+    """The kept results of a study, in the order of the experiments' names. `hosts`: where they were measured."""
 
     study: str
     comparisons: tuple[Comparison, ...] = ()
     hosts: tuple[Mapping[str, Any], ...] = ()
 
     def having(self, added: Iterable[Comparison], host: Mapping[str, Any]) -> Kept:
-        """With these too; a comparison that was kept before is replaced."""
+        """Return the results with more comparisons, which replace older ones of the same experiment."""
         merged = {comparison.key: comparison for comparison in (*self.comparisons, *added)}
         hosts = self.hosts if dict(host) in map(dict, self.hosts) else (*self.hosts, host)
         return Kept(self.study, tuple(merged[key] for key in sorted(merged)), hosts)
@@ -121,7 +121,7 @@ def place(directory: Path, study: str) -> Path:
 
 
 def read(directory: Path, study: str) -> Kept:
-    """Empty where nothing is kept. StoreError where the file is not one of these."""
+    """Read the kept results of a study; empty if there are none. Raises StoreError for a file of another kind."""
     path = place(directory, study)
     if not path.exists():
         return Kept(study)
@@ -142,7 +142,7 @@ def read(directory: Path, study: str) -> Kept:
 
 
 def write(directory: Path, kept: Kept) -> Path:
-    """Whole or not at all; a line a comparison, so that a version control shows what came."""
+    """Write the file of a study atomically, with a line for each comparison, so that diffs are small."""
     path = place(directory, kept.study)
     directory.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(_line(asdict(comparison)) for comparison in kept.comparisons)
@@ -164,5 +164,5 @@ def _line(document: Mapping[str, Any]) -> str:
 
 
 def rounded(value: float) -> float:
-    """As it is kept. Whole numbers (bytes) stay whole."""
+    """Round a value for the file; whole numbers (bytes) stay exact."""
     return value if value == int(value) else float(f"{value:.{DIGITS}g}")

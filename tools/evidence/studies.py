@@ -1,6 +1,6 @@
-"""The studies: for each the experiments it consists of, as the documents of ordinary specs.
+"""Define the experiments of each study, as documents of ordinary specs.
 
-All of them drive the quickstart's workloads on the quickstart's engine; a study says only what it changes. `pairs` are
+All of them run the quickstart's workloads on the quickstart's engine; a study defines only its changes. `pairs` are
 the variants that are compared with each other, baseline first.
 """
 
@@ -52,7 +52,7 @@ FINE = {
 
 @dataclass(frozen=True)
 class Load:
-    """How long and how often: seconds of load on a variant in a block, and before them seconds that do not count."""
+    """The load: `seconds` on a variant in a block, after a `ramp` that does not count; `slice` is in seconds."""
 
     seconds: float
     ramp: float = 0.2
@@ -64,7 +64,7 @@ class Load:
 class Planned:
     """One experiment of a study.
 
-    `pairs`: baseline and the variants that are compared with it, apart from each other. `metrics`: those that are kept.
+    `pairs`: each a baseline and the variants that are compared with it. `metrics`: those that are kept.
     """
 
     study: str
@@ -80,7 +80,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Base:
-    """What the quickstart's spec says, with its file names made absolute."""
+    """The parts of the quickstart's spec, with absolute file names."""
 
     engine: Mapping[str, Any]
     pillowfight: Mapping[str, Any]
@@ -104,7 +104,7 @@ class Base:
         )
 
     def loaded(self, load: Load, **changes: Any) -> dict[str, Any]:
-        """Pillowfight for so long."""
+        """Return a pillowfight workload with this load."""
         return {
             **self.pillowfight,
             "schedule": "interleaved",
@@ -118,7 +118,7 @@ class Base:
 
 @dataclass(frozen=True)
 class Common:
-    """What the variants and workloads of an experiment share."""
+    """The settings that the variants and workloads of an experiment share."""
 
     base: Base
     bucket: str
@@ -160,7 +160,7 @@ def aa(
     relink: str = "auto",
     label: str = "",
 ) -> Iterator[Planned]:
-    """One build under many names, compared in disjoint pairs, so that the comparisons are independent of each other."""
+    """Plan A/A comparisons of one build in disjoint pairs of names, which are independent of each other."""
     return _aa(Common(base, bucket, load, relink), "aa", comparisons, variants, label)
 
 
@@ -212,7 +212,7 @@ def injected(
 
 
 def injected_memory(base: Base, *, bucket: str, load: Load, relink: str) -> Iterator[Planned]:
-    """16 bytes more an item and a leak, on few documents, so that what leaks is no small part of them."""
+    """Plan the faults `bytes16` and `leak` on few documents, so that the leak is a large part of the memory."""
     items = 10_000
     yield _injected(
         Common(base, bucket, load, relink),
@@ -382,5 +382,5 @@ def _injected(
 
 
 def _seed(name: str) -> int:
-    """Each experiment has its own, and a repetition of it the same one."""
+    """Return the seed of an experiment, derived from its name."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")

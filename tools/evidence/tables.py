@@ -1,4 +1,4 @@
-"""The generated part of docs/explanation/accuracy.md: a section a study, between markers, rewritten as a whole."""
+"""Generate the sections of docs/explanation/accuracy.md and docs/how-to/ci.md: one for each study, between markers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PROSE_WIDTH = 100  # columns, as in all documents
 
 
 def update(document: Path, keep: Path, sections: Sequence[str] = STUDIES) -> bool:
-    """Rewrite the generated sections of `document` from what `keep` holds; whether anything changed."""
+    """Rewrite the generated sections of `document` from the results in `keep`; return whether anything changed."""
     before = document.read_text(encoding="utf-8")
     after = before
     for study in sections:
@@ -295,7 +295,7 @@ def _slope(slope: figures.Slope) -> str:
 
 
 def _stall(group: Sequence[Comparison]) -> str:
-    """One experiment at a time, and all of them as one long run."""
+    """Return tables of single experiments, and of all of them as one long run."""
     (long,) = figures.together(group)
     named = [comparison for comparison in group if figures.named_rare(comparison, "stall")]
     note = figures.named_rare(long, "stall")

@@ -5,9 +5,9 @@ with raised_lab(3, directory) as lab:
     lab.cut("lab1"); lab.heal("lab1"); lab.power_off("lab2"); lab.boot("lab2")
 
 Each host has two cables: one for SSH (control), one for engines and their clients (data). It has a network, PID, mount,
-host-name and IPC namespace, an sshd as its first process, a boot id of its own, and its own directory at the same path
-as the others'. Nothing has a name in the machine's own network but the cable that leads to the lab, and all of it hangs
-on one process (the keeper): when that dies, however, the kernel ends the hosts and takes the cable away.
+host-name and IPC namespace, an sshd as its first process, its own boot id, and its own directory at the same path as
+the others'. The only trace in the machine's own network is the cable that leads to the lab. One process, the keeper,
+holds everything: when it dies, for any reason, the kernel ends the hosts and removes the cable.
 """
 
 from tools.lab.client import Lab, LabError, raised_lab, why_not

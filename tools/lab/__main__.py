@@ -1,4 +1,4 @@
-"""`scripts/lab`: a lab of this machine that stays up until it is taken down."""
+"""`scripts/lab`: raise a lab on this machine, change it, and take it down."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ examples:
   scripts/lab up 3                      three hosts: lab1, lab2, lab3
   perfrunner doctor --cluster specs/clusters/lab.yaml
   ssh -i /var/tmp/perfrunner-lab/user_key -o UserKnownHostsFile=/var/tmp/perfrunner-lab/known_hosts root@10.98.0.1
-  scripts/lab cut lab2                  pull its cables; heal puts them back
-  scripts/lab cut lab2 --cable data     pull the one that clients and nodes use; SSH stays
-  scripts/lab limit lab2 100            100 Mbit/s; `limit lab2 0` takes it off
-  scripts/lab delay lab2 20 1           20 ms each way, 1 % of the frames lost; `delay lab2 0` takes it off
-  scripts/lab clock lab2 3600           an hour ahead
-  scripts/lab part lab1 lab2            they lose each other only; join puts it right
+  scripts/lab cut lab2                  unplug its cables; heal plugs them in again
+  scripts/lab cut lab2 --cable data     unplug the cable between clients and nodes; SSH still works
+  scripts/lab limit lab2 100            limit it to 100 Mbit/s; `limit lab2 0` removes the limit
+  scripts/lab delay lab2 20 1           20 ms and 1 % loss in each direction; `delay lab2 0` removes both
+  scripts/lab clock lab2 3600           set its clock an hour ahead
+  scripts/lab part lab1 lab2            disconnect the two from each other only; join connects them again
   scripts/lab power-off lab1; scripts/lab boot lab1
   scripts/lab down
 """
@@ -30,50 +30,53 @@ examples:
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="scripts/lab",
-        description="Several SSH hosts on this machine, in network namespaces. Needs root.",
+        description="Run several SSH hosts on this machine, in network namespaces. Needs root.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
-    up = verbs.add_parser("up", help="raise N hosts (3)")
+    up = verbs.add_parser("up", help="start N hosts (default: 3)")
     up.add_argument("count", nargs="?", type=int, default=3, metavar="N")
-    verbs.add_parser("status", help="the hosts and whether they are on")
-    verbs.add_parser("down", help="take everything away")
+    verbs.add_parser("status", help="list the hosts, their addresses, and whether they are on")
+    verbs.add_parser("down", help="remove everything")
     for verb, text in (
-        ("cut", "pull a host's cables"),
-        ("heal", "put them back"),
-        ("power-off", "pull a host's plug"),
-        ("boot", "switch it on again"),
-        ("crash", "end all that runs on it; boot switches it on again"),
-        ("reboot", "pull its plug and switch it on again"),
-        ("freeze", "stop its sshd without ending it"),
-        ("thaw", "let it go on"),
+        ("cut", "unplug the cables of a host"),
+        ("heal", "plug the cables of a host in again"),
+        ("power-off", "cut the power of a host"),
+        ("boot", "start a host again, with its disk"),
+        ("crash", "kill all processes of a host; boot starts it again"),
+        ("reboot", "cut the power of a host and start it again"),
+        ("freeze", "stop the sshd of a host; its kernel still answers"),
+        ("thaw", "let the sshd of a host continue"),
     ):
         verbs.add_parser(verb, help=text).add_argument("host")
     for verb, text in (
-        ("part", "two hosts lose each other, and nobody else"),
-        ("join", "they find each other again"),
+        ("part", "disconnect two hosts from each other only"),
+        ("join", "connect two hosts again after part"),
     ):
         pair = verbs.add_parser(verb, help=text)
         pair.add_argument("host")
         pair.add_argument("other")
-    limit = verbs.add_parser("limit", help="the rate of a host's cables, Mbit/s; 0: none")
+    limit = verbs.add_parser(
+        "limit", help="limit the cables of a host to a rate in Mbit/s; 0: no limit"
+    )
     limit.add_argument("host")
     limit.add_argument("rate", type=float)
     delay = verbs.add_parser(
-        "delay", help="how long frames take, ms each way, and how many are lost, %%"
+        "delay", help="delay frames of a host, in ms each way, and lose a share of them, in %%"
     )
     delay.add_argument("host")
     delay.add_argument("ms", type=float)
     delay.add_argument("loss", type=float, nargs="?", default=0.0)
     clock = verbs.add_parser(
-        "clock", help="how far its clock is ahead, s; for what begins there from now on"
+        "clock",
+        help="set the clock of a host ahead by seconds, for programs that start from now on",
     )
     clock.add_argument("host")
     clock.add_argument("seconds", type=float)
     for verb in ("cut", "heal", "limit", "delay"):
         verbs.choices[verb].add_argument(
-            "--cable", choices=["control", "data"], help="this one only (both)"
+            "--cable", choices=["control", "data"], help="only this cable (default: both)"
         )
     given = parser.parse_args()
     lab = Lab(Layout(DIRECTORY, 0))
@@ -133,11 +136,11 @@ def _up(lab: Lab, count: int) -> None:
     except LabError:
         pass
     else:
-        raise LabError("the lab is up already: scripts/lab down")
+        raise LabError("the lab is running already: scripts/lab down removes it")
     keeper = start_keeper(lab.layout, count, tied=False)
     assert keeper.stdout is not None
     if keeper.stdout.readline().strip() != b"up":
-        raise LabError(f"it did not come up: {lab.layout.log.read_text().strip()[-1000:]}")
+        raise LabError(f"the lab did not start: {lab.layout.log.read_text().strip()[-1000:]}")
 
 
 if __name__ == "__main__":

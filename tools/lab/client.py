@@ -1,4 +1,4 @@
-"""How tests and `scripts/lab` speak to a lab's keeper."""
+"""Control a lab through its keeper; used by tests and `scripts/lab`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOOLS = ("ip", "tc", "nsenter", "unshare", "setpriv", "ssh-keygen", SSHD)
 
 
 class LabError(Exception):
-    """The lab cannot be raised, or cannot do that."""
+    """An error: the lab cannot be raised, or cannot carry out a command."""
 
 
 def why_not() -> str | None:
@@ -48,12 +48,12 @@ def why_not() -> str | None:
 
 @dataclass(frozen=True)
 class Lab:
-    """A raised lab."""
+    """A running lab."""
 
     layout: Layout
 
     def ask(self, verb: str, **arguments: Any) -> Any:
-        """LabError, with the keeper's words, when it refuses or is not there."""
+        """Send a command to the keeper and return its answer. Raises LabError if it refuses or does not run."""
         try:
             with socket.socket(socket.AF_UNIX) as sock:
                 sock.settimeout(_ANSWER_S)
@@ -63,7 +63,9 @@ class Lab:
                     stream.flush()
                     line = stream.readline()
         except OSError as error:
-            raise LabError(f"no lab answers at {self.layout.socket}: {error}") from error
+            raise LabError(
+                f"no lab is running ({self.layout.socket}: {error}): scripts/lab up"
+            ) from error
         answer = json.loads(line or '{"error": "the keeper died"}')
         if "error" in answer:
             raise LabError(answer["error"])
@@ -72,7 +74,7 @@ class Lab:
     # -- faults
 
     def cut(self, host: str, cable: Cable | None = None) -> None:
-        """Its cable is pulled, None: both are: packets vanish, in both directions."""
+        """Pull a cable of a host (None: both): packets are lost in both directions."""
         self.ask("cut", host=host, cable=cable)
 
     def heal(self, host: str, cable: Cable | None = None) -> None:
@@ -89,11 +91,11 @@ class Lab:
         self.ask("power_off", host=host)
 
     def crash(self, host: str) -> None:
-        """All its processes die; its kernel closes their connections."""
+        """Kill all processes of a host; its kernel closes their connections."""
         self.ask("crash", host=host)
 
     def boot(self, host: str) -> None:
-        """After power_off or crash, with another boot id; the disk is as it was."""
+        """Boot a host after power_off or crash, with another boot id and the same disk."""
         self.ask("boot", host=host)
 
     def freeze(self, host: str) -> None:
@@ -104,19 +106,19 @@ class Lab:
         self.ask("thaw", host=host)
 
     def limit(self, host: str, mbit_per_s: float, cable: Cable | None = None) -> None:
-        """Limit the rate of its cables in each direction. A limit removes a delay, and the reverse."""
+        """Limit the rate of cables in each direction. A limit replaces a delay, and a delay replaces a limit."""
         self.ask("limit", host=host, mbit_per_s=mbit_per_s, cable=cable)
 
     def delay(
         self, host: str, delay_ms: float, *, loss_percent: float = 0.0, cable: Cable | None = None
     ) -> None:
-        """Of each direction of its cables."""
+        """Delay frames, and lose a share of them, in each direction of cables."""
         self.ask(
             "delay", host=host, seconds=delay_ms / 1000, loss_percent=loss_percent, cable=cable
         )
 
     def set_clock(self, host: str, ahead_s: float) -> None:
-        """Of the programs that begin there from the first call on, until it is booted; later calls step it for all."""
+        """Set the clock of programs that start from now on, until the next boot; a later call steps it for all."""
         self.ask("clock", host=host, seconds=ahead_s)
 
     def unlimited(self, host: str, cable: Cable | None = None) -> None:
@@ -126,16 +128,16 @@ class Lab:
 
     @property
     def hosts(self) -> dict[str, str]:
-        """Names and addresses."""
+        """The addresses of the hosts, by name."""
         return {name: host["address"] for name, host in self.ask("status")["hosts"].items()}
 
     @property
     def data_addresses(self) -> dict[str, str]:
-        """On the network that only the hosts are on."""
+        """The addresses on the network that connects the hosts alone, by name."""
         return {name: host["data_address"] for name, host in self.ask("status")["hosts"].items()}
 
     def run(self, host: str, *argv: str) -> str:
-        """On the host, past its sshd: what it printed."""
+        """Run a command on the host without its sshd, and return its output."""
         return str(self.ask("run", host=host, argv=list(argv)))
 
     def processes(self, host: str) -> list[str]:
@@ -151,7 +153,7 @@ class Lab:
             time.sleep(0.05)
 
     def host_document(self, host: str, **changes: object) -> dict[str, object]:
-        """As a cluster file has it."""
+        """Return the entry of a host in a cluster file."""
         fields: dict[str, object] = {
             "address": self.hosts[host],
             "user": "root",
@@ -169,7 +171,7 @@ class Lab:
         apart: bool = False,
         **changes: object,
     ) -> dict[str, object]:
-        """`apart`: clients and nodes meet on the network of the data addresses, and SSH goes over the other."""
+        """Return a cluster file. `apart`: clients reach nodes over the data network, SSH over the control network."""
         names = dict.fromkeys((*engine_nodes, *load_clients))
         data = self.data_addresses if apart else {}
         hosts = {
@@ -211,9 +213,9 @@ def raised_lab(count: int, directory: Path) -> Iterator[Lab]:
             break
         log = _end(keeper, directory)
         if "File exists" not in log:
-            raise LabError(f"the lab did not come up: {log[-1000:]}")
+            raise LabError(f"the lab did not start: {log[-1000:]}")
     else:
-        raise LabError("255 labs are up already")
+        raise LabError("255 labs are running already")
     try:
         yield Lab(Layout(directory, number))
     finally:

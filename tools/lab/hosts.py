@@ -1,7 +1,7 @@
-"""A host of the lab and the switch that the hosts are plugged into, as the keeper holds them.
+"""Define the hosts of a lab, their cables, and the switch between them, which the keeper holds.
 
-Everything is a child of the keeper that the kernel ends with it (PDEATHSIG), in namespaces without names, so no
-clean-up is needed after a SIGKILL. Commands "on" a host are nsenter into the namespaces of its processes.
+Every process is a child of the keeper, and the kernel ends it with the keeper (PDEATHSIG). Namespaces have no names, so
+no clean-up is needed after a SIGKILL. Commands "on" a host are nsenter into the namespaces of its processes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ echo "$1" >/etc/ld.so.preload
 
 
 class Refused(Exception):  # noqa: N818
-    """The lab cannot do that; the message says why."""
+    """An error: the lab cannot carry out a command; the message says why."""
 
 
 def run(argv: Sequence[str]) -> str:
@@ -87,7 +87,7 @@ def _descendants(pid: int) -> list[int]:
 class Switch:
     """Two bridges in a separate network namespace, and the cable from the machine to the first, `CONTROL`.
 
-    Nothing but the hosts is on the second, `DATA`.
+    The second, `DATA`, connects the hosts alone.
     """
 
     CONTROL, DATA = "br0", "br1"
@@ -137,7 +137,7 @@ class Switch:
 
 @dataclass
 class Cable:
-    """From `port` of the switch, at `bridge`, to `device` of a host."""
+    """A cable from `port` of the switch, at `bridge`, to `device` of a host."""
 
     switch: Switch
     bridge: str
@@ -148,11 +148,11 @@ class Cable:
 
     @property
     def mac(self) -> str:
-        """The same after each boot, or its neighbours would go on asking for the one before."""
+        """The MAC address, the same after each boot: neighbours would otherwise continue to use the old one."""
         return "02:98:" + ":".join(f"{int(part):02x}" for part in self.address.split("."))
 
     def plug_in(self, pid: int) -> bool:
-        """In the network namespace of `pid`. False: the cable of an earlier boot is there still."""
+        """Plug the cable into the namespace of `pid`. Return False if the cable of an earlier boot still exists."""
         peer = ["peer", "name", self.device, "address", self.mac, "netns", str(pid)]
         try:
             self.switch.run(["ip", "link", "add", self.port, "type", "veth", *peer])
@@ -182,7 +182,7 @@ class Cable:
         assert self._long.stdout is not None
         if self._long.stdout.readline() != b"ready\n":
             self.shorten()
-            raise Refused(f"no long cable at {self.port}: its program did not begin")
+            raise Refused(f"the program that delays frames at {self.port} did not start")
 
     def shorten(self) -> None:
         if self._long is None:
@@ -197,7 +197,7 @@ class Cable:
 
 @dataclass
 class Host:
-    """One host; `boot` switches it on."""
+    """A host; `boot` switches it on."""
 
     layout: Layout
     switch: Switch
@@ -216,11 +216,11 @@ class Host:
 
     @property
     def address(self) -> str:
-        """Its sshd's."""
+        """The address of its sshd."""
         return self.cables["control"].address
 
     def cables_for(self, purpose: str | None) -> list[Cable]:
-        """None: all. Refused where it has none of that name."""
+        """Return the cables of a purpose (None: all). Raises Refused if the host has none."""
         if purpose is None:
             return list(self.cables.values())
         if purpose not in self.cables:
@@ -228,7 +228,7 @@ class Host:
         return [self.cables[purpose]]
 
     def install(self) -> None:
-        """Its disk: a host key, sshd's configuration, an empty work directory."""
+        """Create the disk: a host key, sshd's configuration, an empty work directory."""
         directory = self.directory
         shutil.rmtree(directory, ignore_errors=True)
         (directory / "work").mkdir(parents=True)
@@ -295,7 +295,7 @@ class Host:
         _wait_for(self._answers, f"{self.name}'s sshd")
 
     def power_off(self) -> None:
-        """As by pulling the plug: no process ends in order, no connection is closed by anybody but the kernel."""
+        """Pull the plug: no process ends in order, and no connection is closed."""
         if self._process is None or not self.is_on:
             raise Refused(f"{self.name} is off already")
         for cable in self.cables.values():  # first, so that no FIN or RST leaves the host
@@ -305,7 +305,7 @@ class Host:
         self._process.wait()
 
     def crash(self) -> None:
-        """Everything on it dies at once, but its kernel still says so to its peers."""
+        """Kill everything on the host at once; its kernel still closes the connections."""
         for pid in self._init():
             os.kill(pid, signal.SIGKILL)
         assert self._process is not None
@@ -319,13 +319,13 @@ class Host:
             inside(["tc", "qdisc", "add", "dev", device, "root", *shape])
 
     def delay(self, cables: Sequence[Cable], delay_s: float, loss_percent: float) -> None:
-        """Of each direction of these."""
+        """Delay frames, and lose a share of them, in each direction of these cables."""
         self.unlimited(cables)
         for cable in cables:
             cable.lengthen(delay_s, loss_percent)
 
     def unlimited(self, cables: Sequence[Cable]) -> None:
-        """They are as short and fast as they were."""
+        """Remove delays and limits of these cables."""
         for inside, device in self._ends(cables):
             with contextlib.suppress(Refused):  # there may be none
                 inside(["tc", "qdisc", "delete", "dev", device, "root"])
@@ -340,7 +340,7 @@ class Host:
             yield self.run, cable.device
 
     def step_clock(self, seconds: float) -> None:
-        """Its time of day is so much ahead of this machine's, for all that has begun since this was first asked."""
+        """Set the time of day ahead of this machine's, for programs that started after the first call."""
         clock = self.directory / "clock"
         if not self._has_clock:
             clock.write_bytes(bytes(8))
@@ -364,7 +364,7 @@ class Host:
             file.write(struct.pack("=q", round(seconds * 1e9)))
 
     def run(self, argv: Sequence[str]) -> str:
-        """On the host, without its sshd."""
+        """Run a command on the host without its sshd, and return its output."""
         init = self._init()
         if not init:
             raise Refused(f"{self.name} is off")
@@ -400,7 +400,7 @@ class Host:
     def _answers(self) -> bool:
         if not self.is_on:
             console = (self.directory / "console.log").read_text(errors="replace")
-            raise Refused(f"{self.name} did not come up: {console.strip()[-500:]}")
+            raise Refused(f"{self.name} did not start: {console.strip()[-500:]}")
         with contextlib.suppress(OSError), socket.create_connection((self.address, 22), timeout=1):
             return True
         return False
@@ -421,5 +421,5 @@ def _wait_for(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + _UP_TIMEOUT_S
     while not condition():
         if time.monotonic() > deadline:
-            raise Refused(f"{what} did not come up")
+            raise Refused(f"{what} did not start")
         time.sleep(0.005)

@@ -1,7 +1,7 @@
-"""The process that holds a lab: raises it, does what is asked over a Unix socket, ends with all of it.
+"""Hold a lab: raise it, carry out commands from a Unix socket, and end with all of it.
 
-One thread, on purpose: the kernel ends the hosts when the thread that made them dies. One question at a time, a JSON
-object a line: {"do": "cut", "host": "lab1"} is answered {"ok": true} or {"error": "..."}.
+There is one thread, because the kernel ends the hosts when the thread that made them dies. A command is a JSON object
+on one line: {"do": "cut", "host": "lab1"} is answered {"ok": true} or {"error": "..."}.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tools.lab.layout import Layout, host_name
 
 
 class Keeper:
-    """A raised lab. `close` ends it."""
+    """A running lab. `close` ends it."""
 
     def __init__(self, layout: Layout, count: int) -> None:
         self.layout = layout
@@ -57,7 +57,7 @@ class Keeper:
     # -- what may be asked
 
     def do(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Carry out a request and return the answer, always an object; so is Refused."""
+        """Carry out a request and return the answer, an object, also if the request is refused."""
         verbs: dict[str, Callable[..., object]] = {
             "status": self._status,
             "down": self._down,
@@ -110,7 +110,7 @@ class Keeper:
             cable.link(up=up)
 
     def _route(self, verb: str, a: str, b: str) -> None:
-        """Blackholes, so that two hosts lose each other and nobody else."""
+        """Add or remove blackhole routes, which disconnect two hosts from each other only."""
         for here, there in ((a, b), (b, a)):
             for cable in self._host(there).cables_for(None):
                 route = ["blackhole", f"{cable.address}/32"]
@@ -123,7 +123,7 @@ class Keeper:
 
 
 def keep(layout: Layout, count: int, *, tied: bool) -> None:
-    """Until asked to go `down`, a signal, or (`tied`) the end of standard input."""
+    """Serve commands until `down`, a signal, or (`tied`) the end of standard input."""
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: sys.exit(0))
     keeper = Keeper(layout, count)

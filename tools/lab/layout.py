@@ -1,4 +1,4 @@
-"""Where things of a lab lie, and how its hosts are called and numbered."""
+"""Define the directories, names and addresses of a lab."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ MOST_HOSTS = 64
 
 @dataclass(frozen=True)
 class Layout:
-    """Of one lab. `number` (0 to 255) tells labs of one machine apart: it is the third byte of the addresses."""
+    """The layout of a lab. `number` (0 to 255), the third byte of addresses, distinguishes labs of one machine."""
 
     directory: Path
     number: int
 
     def address(self, host: int) -> str:
-        """Of host 1, 2 ..."""
+        """Return the address of host 1, 2 ..."""
         return f"10.98.{self.number}.{host}"
 
     def data_address(self, host: int) -> str:
-        """Of the same host, on a network that the machine itself is not on."""
+        """Return the address of a host on the network that connects the hosts alone."""
         return f"10.99.{self.number}.{host}"
 
     @property
@@ -51,11 +51,11 @@ class Layout:
 
     @property
     def work_dir(self) -> Path:
-        """The same path on every host, another directory behind it."""
+        """The work directory: the same path on every host, each with its own directory."""
         return self.directory / "work"
 
     def host_directory(self, name: str) -> Path:
-        """As this machine sees it."""
+        """Return the directory of a host on this machine."""
         return self.directory / "hosts" / name
 
 

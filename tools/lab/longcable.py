@@ -1,4 +1,4 @@
-"""A long or bad cable between two network interfaces: every frame arrives later, and some never do.
+"""Relay frames between two network interfaces with a delay and losses, as a long or bad cable does.
 
 Run as `python -m tools.lab.longcable A B DELAY_S LOSS_PERCENT` where A and B are; it says `ready` and ends
 by a signal. The kernel's netem would do the same, but many kernels come without it.

@@ -193,7 +193,7 @@ class CommandServer(ServerProcess):
         self._check_contents(state)
 
     def reset_stats(self) -> None:
-        """Nothing: counts are compared with those from before the load."""
+        """Do nothing: counts are compared with those from before the load."""
 
     def counters(self) -> dict[str, float]:
         return numbers(self._ask()["counters"])

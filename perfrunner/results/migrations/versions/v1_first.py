@@ -1,4 +1,4 @@
-"""The first tables. Stores are made with today's (perfrunner/results/schema.py), so nothing is left to do."""
+"""The first version. A new store is made with the current tables (perfrunner/results/schema.py)."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Where every other begins."""
+    """Do nothing: all other versions start from this one."""
