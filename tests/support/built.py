@@ -1,4 +1,4 @@
-"""The engine's programs as `scripts/test` left them."""
+"""Find the engine's programs that `scripts/test` has built."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CACHE = Path(os.environ.get("PERFRUNNER_CACHE", ROOT / "build" / "perfrunner-cac
 
 
 def built(*programs: str) -> Path:
-    """The artifact: a build of the defaults with the system's allocator. The test fails where it lacks a program."""
+    """Return the artifact of a default build with the system's allocator. Fails the test if a program is missing."""
     directory = Path(os.environ.get("KV_BIN_DIR", ROOT / "build" / "artifact" / "bin"))
     if lacking := [name for name in programs if not (directory / name).is_file()]:
         pytest.fail(
@@ -26,5 +26,5 @@ def built(*programs: str) -> Path:
 
 
 def build_defaults() -> Artifact:
-    """The same from perfrunner's build cache, where it can be linked again. Builds it if it is not there."""
+    """Return the same artifact from perfrunner's build cache, which can be relinked. Builds it if it is missing."""
     return build_variant(variant(), ROOT / "engine_src", CACHE, print)

@@ -1,4 +1,4 @@
-"""A DCP client for tests, written from the protocol alone: it opens streams and keeps every message as it came."""
+"""A DCP client for tests, written from the protocol alone: it opens streams and keeps all messages in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROLLBACK = 0x23
 
 @dataclass(frozen=True)
 class Message:
-    """One frame that the producer sent on its own."""
+    """A frame that the producer sent without a request."""
 
     opcode: int
     vbucket: int
@@ -40,7 +40,7 @@ class Message:
 
     @property
     def marker(self) -> tuple[int, int, int]:
-        """Where the client is consistent, last seqno, type."""
+        """Return the seqno at which the client is consistent, the last seqno, and the type."""
         start, end, kind = struct.unpack(">QQI", self.extras)
         return start, end, kind
 
@@ -63,7 +63,7 @@ class Answer:
 
 @final
 class DcpClient:
-    """One connection. Acknowledges every byte at once unless asked not to."""
+    """A connection, which acknowledges every byte at once unless configured otherwise."""
 
     def __init__(
         self, port: int, name: str = "test", *, flags: int = 0, timeout: float = PATIENCE_S
@@ -128,16 +128,16 @@ class DcpClient:
         vbucket: int = 0,
         opaque: int = 7,
     ) -> Answer:
-        """Sends a request; messages that come before its answer are kept."""
+        """Send a request and return its answer; earlier messages are kept."""
         self._send(opcode, key, value, extras, vbucket, opaque)
         return self.answer()
 
     def request(self, opcode: int, key: bytes = b"", *, vbucket: int = 0) -> None:
-        """Sends a request without waiting for its answer."""
+        """Send a request without waiting for its answer."""
         self._send(opcode, key, vbucket=vbucket)
 
     def answer(self) -> Answer:
-        """The next answer; messages that come before it are kept."""
+        """Return the next answer; earlier messages are kept."""
         while not self._answers:
             assert self._receive(self._timeout), "no answer"
         return self._answers.pop(0)
@@ -145,7 +145,7 @@ class DcpClient:
     def until(
         self, done: Callable[[list[Message]], bool], timeout: float = PATIENCE_S
     ) -> list[Message]:
-        """Receives until `done` is true of all messages so far."""
+        """Receive until `done` is true of all messages so far."""
         while not done(self.messages):
             assert self._receive(timeout), f"nothing more after {len(self.messages)} messages"
         return self.messages
@@ -159,11 +159,11 @@ class DcpClient:
         )
 
     def quiet_for(self, seconds: float) -> bool:
-        """True when nothing comes for that long."""
+        """Return whether nothing arrives for this time."""
         return not self._receive(seconds)
 
     def at_end(self, timeout: float = PATIENCE_S) -> bool:
-        """True when the server closes the connection in time."""
+        """Return whether the server closes the connection in time."""
         self._sock.settimeout(timeout)
         try:
             while chunk := self._sock.recv(65536):
@@ -187,7 +187,7 @@ class DcpClient:
         self._sock.sendall(head + body)
 
     def _receive(self, timeout: float) -> bool:
-        """Takes in what comes within the time; False when nothing does."""
+        """Receive what arrives within the time; return False if nothing does."""
         self._sock.settimeout(timeout)
         try:
             chunk = self._sock.recv(1 << 18)
@@ -243,13 +243,13 @@ class DcpClient:
 
 
 def parse_log(value: bytes) -> list[tuple[int, int]]:
-    """(uuid, seqno) pairs, newest first."""
+    """Return (uuid, seqno) pairs, the newest first."""
     return [struct.unpack_from(">QQ", value, at) for at in range(0, len(value), 16)]
 
 
 @dataclass
 class View:
-    """What a client knows of one vBucket after applying messages; checks the rules of a stream."""
+    """The state of a vBucket as a client knows it from messages; checks the rules of a stream."""
 
     documents: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
     deleted: set[bytes] = field(default_factory=set)

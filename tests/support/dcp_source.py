@@ -1,4 +1,4 @@
-"""A DCP source for tests that answers as it is configured: what a replica does with late and unwelcome answers."""
+"""A DCP source for tests that answers as configured, to test a replica with late and unwelcome answers."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class DcpSource:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing of it is left then, whatever became of the replica."""
+        """End the source and all of its connections."""
         _shut_down(self._listener)  # closing alone does not wake the thread that accepts
         self._accepting.join(self.timeout)
         self._listener.close()
         self.drop()
 
     def drop(self) -> None:
-        """Ends every connection."""
+        """End every connection."""
         with self._lock:
             ended, self._open = self._open, []
         for connection, serving in ended:
@@ -92,13 +92,13 @@ class DcpSource:
         request.connection.sendall(frame(RESPONSE, STREAM_REQ, status, request.opaque, value=value))
 
     def accept(self, request: StreamRequest, log: list[tuple[int, int]]) -> None:
-        """Answers with a failover log: (uuid, seqno), the newest first."""
+        """Answer with a failover log: (uuid, seqno), the newest first."""
         self.answer(request, OK, encoded(log))
 
     def snapshot(
         self, request: StreamRequest, start: int, end: int, keys: dict[int, bytes]
     ) -> None:
-        """A marker, and a mutation of each key at its seqno."""
+        """Send a marker, and a mutation of each key at its seqno."""
 
         def send(
             opcode: int, extras: bytes, key: bytes = b"", value: bytes = b"", cas: int = 0
@@ -122,7 +122,7 @@ class DcpSource:
         )
 
     def wait_until_read(self, request: StreamRequest) -> None:
-        """Returns when the replica has done with everything sent before."""
+        """Wait until the replica has processed everything sent before."""
         request.connection.sendall(frame(REQUEST, NOOP, 0, 99))
         self._noops.get(timeout=self.timeout)
 

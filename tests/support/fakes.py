@@ -22,7 +22,7 @@ PROGRAMS = Path(__file__).parent / "fake_artifact"
 
 
 def write_artifact(directory: Path) -> Path:
-    """bin/ with the programs of the contract between perfrunner and the engine."""
+    """Write bin/ with the fake programs of an artifact, and return its directory."""
     target = directory / "bin"
     target.mkdir(parents=True, exist_ok=True)
     for source in PROGRAMS.glob("*.py"):
@@ -72,9 +72,9 @@ elif command == "script":
 
 
 def write_perf(directory: Path, *, hot: int = 4, refuses: str = "", dies: str = "") -> Path:
-    """A perf of fixed samples: 1 of 5 in `hot` of the variant base, `hot` of hot + 4 of changed.
+    """Write a perf with fixed samples: 1 of 5 are in `hot` for the variant base, `hot` of hot + 4 for changed.
 
-    `refuses`: what it says instead of recording at all; `dies`: what it says when it ends too early.
+    `refuses`: its message if it refuses to record; `dies`: its message if it ends too early.
     """
     program = directory / "perf"
     program.write_text(FAKE_PERF.format(python=sys.executable, hot=hot, refuses=refuses, dies=dies))
@@ -83,7 +83,7 @@ def write_perf(directory: Path, *, hot: int = 4, refuses: str = "", dies: str = 
 
 
 def spec_text(work_dir: Path, **changes: object) -> str:
-    """A small spec: two variants, one pillowfight, persistent. JSON is YAML."""
+    """Return a small spec as JSON: two variants, one pillowfight workload, a persistent bucket."""
     document: dict[str, Any] = {
         "name": "fake",
         "cluster": {
@@ -112,7 +112,7 @@ APPEND = {"type": "append", "items": 100, "settle": 0}
 
 
 def variant(**env: object) -> dict[str, Any]:
-    """A variant whose engine behaves as the FAKE_* variables say."""
+    """Return a variant whose engine behaves as the FAKE_* variables say."""
     return {
         "allocator": {"name": "system"},
         "env": {f"FAKE_{key.upper()}": str(value) for key, value in env.items()},
@@ -177,7 +177,7 @@ class Lab:
         self.spec_path.write_text(spec_text(self.work, **changes))
 
     def stored(self) -> ExperimentData:
-        """What is stored of the only experiment."""
+        """Return the stored data of the only experiment."""
         with ResultStore.open(self.out, create=False) as store:
             (summary,) = store.list()
             return store.load(summary.experiment.id)
@@ -200,7 +200,7 @@ class Lab:
         return driver.finish(), driver
 
     def processes(self) -> list[str]:
-        """Command lines of everything that runs out of this lab's work directory."""
+        """Return the command lines of all processes that run from this lab's work directory."""
         return list(processes_of(self.work))
 
     def assert_nothing_left(self) -> None:

@@ -1,4 +1,4 @@
-"""A fleet in a directory: groups that are directories of this machine, workers as processes, and what they did."""
+"""A fleet in a directory: its groups are directories of this machine, its workers are processes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FleetLab:
         clusters: Mapping[str, object] | None = None,
         **spec: object,
     ) -> None:
-        """`clusters`: those of the groups; default: each is this machine, with a work directory of its own."""
+        """Write the fleet file. `clusters` of the groups; default: each is this machine with its own work directory."""
         variants = {"base": variant(), "changed": variant()}
         bench = {"workloads": {"bench": BENCH}, "primary": PRIMARY, "variants": variants}
         document = json.loads(spec_text(self.work("here"), **{**bench, **spec}))
@@ -84,7 +84,7 @@ class FleetLab:
     # -- the command line
 
     def call(self, *words: str, code: int = 0) -> Result:
-        """A command that comes back at once, in this process."""
+        """Run a short command in this process."""
         done = CliRunner().invoke(main, ["fleet", *words, "--fleet", str(self.file)])
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
@@ -122,7 +122,7 @@ class FleetLab:
         return self.workers[worker].wait(PATIENCE_S)
 
     def close(self) -> None:
-        """Whatever still drives is ended, and its runs with it."""
+        """End the workers that still run, with their runs."""
         for process in self.workers.values():
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
@@ -151,7 +151,7 @@ class FleetLab:
     def wait_for(
         self, job: str, condition: Callable[[JobStatus], bool], what: str = ""
     ) -> JobStatus:
-        """Of a job, as soon as it is so."""
+        """Return the status of a job as soon as it meets the condition."""
         matches: list[JobStatus] = []
         with self.queue() as queue:
 
@@ -185,12 +185,12 @@ class FleetLab:
             return [store.load(experiment.id) for experiment in store.own()]
 
     def events(self, group: str, experiment: str) -> list[str]:
-        """How often its run was begun, and how it ended each time."""
+        """Return how often a run was started, and how it ended each time."""
         journal = self.fleet().groups[group].out / experiment / "journal.jsonl"
         return [e["event"] for e in read_journal(journal) if e["event"] in BEGINNINGS + ENDS]
 
     def assert_complete(self, group: str, blocks: int, experiments: int = 1) -> None:
-        """Each trial once, however often the run was cut."""
+        """Assert that each trial is stored once, however often the run was interrupted."""
         matches = self.results(group)
         assert len(matches) == experiments
         for data in matches:
@@ -199,7 +199,7 @@ class FleetLab:
             assert trials == {(b, v): 1 for b in range(1, blocks + 1) for v in ("base", "changed")}
 
     def assert_one_after_the_other(self, group: str) -> None:
-        """No two runs of a group measured at once. The times in a queue are those of its transactions."""
+        """Assert that no two runs of a group measured at the same time, by the times of the queue."""
         spans = sorted(
             (min(t.started_at for t in data.trials), max(t.finished_at for t in data.trials))
             for data in self.results(group)

@@ -63,7 +63,7 @@ class Forked:
 
 @cache
 def _server() -> socket.socket:
-    """The connection to the process that forks, which ends with it."""
+    """Return the connection to the process that forks; the process ends with it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, REQUEST_BYTES)
@@ -79,7 +79,7 @@ def _server() -> socket.socket:
 
 
 def _next_request(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """The next run that a test wants, and its stdout, stderr and status; None once the tests have ended."""
+    """Return the next requested run with its stdout, stderr and status; None once the tests have ended."""
     while True:
         try:
             text, descriptors, _, _ = socket.recv_fds(server, REQUEST_BYTES, 3)

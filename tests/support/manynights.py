@@ -20,7 +20,7 @@ BEGAN = datetime(2026, 1, 1, 22, tzinfo=timezone.utc)
 
 
 def fill(store: ResultStore, groups: int, specs: int = 10, padding: int = 20_000) -> None:
-    """One run for each group, 100 trials each; `padding`: bytes of host facts, as many hosts have."""
+    """Store a run of 100 trials for each group. `padding`: bytes of host facts, as with many hosts."""
     draw = random.Random(7)
     with store._transaction() as connection:
         for number in range(groups):

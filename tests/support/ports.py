@@ -11,7 +11,7 @@ LOWEST = 10_000
 
 
 def free_ports(count: int, address: str = "127.0.0.1") -> int:
-    """The first of `count` ports in a row on which nothing listens.
+    """Return the first of `count` consecutive ports on which nothing listens.
 
     They are below those that the kernel gives to sockets that ask for none, so that no connection of
     another test takes one between this choice and the server's bind.

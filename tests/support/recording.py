@@ -149,7 +149,7 @@ def alone(scenario: Any, spec: Any, **answers: Any) -> Any:
 
 
 def turns(rates: Sequence[float], rounds: int = 40, *, loaded: int = 0, cpu: bool = True) -> Turns:
-    """Every slice 100 operations; the last round is ten times slower for the last variant."""
+    """Return slices of 100 operations; the last round is ten times slower for the last variant."""
     variants = []
     for place, rate in enumerate(rates):
         wall = np.full(rounds, 100 / rate * 1e9).astype(np.int64)

@@ -30,12 +30,12 @@ COMPONENTS = ((0.00005, 0.152), (0.001, 0.092), (0.1, 0.119), (10.0, 0.086))
 
 
 def window_sd(seconds: float) -> float:
-    """Of the mean log rate over a window."""
+    """Return the sd of the mean log rate over a window."""
     return float(np.sqrt(sum(_variance(tau, sd, seconds) for tau, sd in COMPONENTS)))
 
 
 def neighbour_sd(seconds: float) -> float:
-    """Of the difference of two neighbouring windows."""
+    """Return the sd of the difference of two neighbouring windows."""
     difference = 0.0
     for tau, sd in COMPONENTS:
         x = seconds / tau
@@ -45,7 +45,7 @@ def neighbour_sd(seconds: float) -> float:
 
 
 def noise(rng: np.random.Generator, step: float, shape: tuple[int, ...]) -> Array:
-    """Log rates in steps of `step` seconds along the last axis; independent along the others."""
+    """Return log rates in steps of `step` seconds along the last axis; independent along the others."""
     total: Any = 0.0
     for tau, sd in COMPONENTS:
         rho = float(np.exp(-step / tau))
@@ -59,7 +59,7 @@ def noise(rng: np.random.Generator, step: float, shape: tuple[int, ...]) -> Arra
 def in_turns(
     rng: np.random.Generator, blocks: int, variants: int, seconds: float, slice_s: float
 ) -> Iterator[Array]:
-    """For each block the log rates of a group, shape (rounds, variants): slices one after the other, order drawn again.
+    """Yield the log rates of a group for each block, shape (rounds, variants), with a new random order.
 
     `seconds` is the load of one variant. A slice is averaged over pieces of a millisecond where it is longer.
     """
@@ -74,7 +74,7 @@ def in_turns(
 
 
 def one_by_one(rng: np.random.Generator, blocks: int, variants: int, seconds: float) -> Array:
-    """Log rates, shape (blocks, variants), of trials of `seconds` of load that follow each other with rests of 3 s."""
+    """Return log rates, shape (blocks, variants), of successive trials of `seconds` of load with rests of 3 s."""
     step = 0.25
     load, rest = round(seconds / step), round(3 / step)
     run = noise(rng, step, (blocks * variants * (load + rest),))
@@ -86,6 +86,6 @@ def one_by_one(rng: np.random.Generator, blocks: int, variants: int, seconds: fl
 
 
 def _variance(tau: float, sd: float, seconds: float) -> float:
-    """Of a window's mean of one process."""
+    """Return the variance of a window's mean of one process."""
     x = seconds / tau
     return float(sd**2 * 2 * (x - 1 + np.exp(-x)) / x**2)

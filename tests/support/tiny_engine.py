@@ -103,7 +103,7 @@ def variant(allocator: str = "system", name: str = "v", **fields: object) -> Var
 
 
 def says(artifact: Artifact) -> str:
-    """What the engine of the artifact prints."""
+    """Return what the engine of the artifact prints."""
     return subprocess.run(
         [artifact.path / "bin" / "kv_engine"], capture_output=True, text=True, check=True
     ).stdout.strip()

@@ -29,7 +29,7 @@ class Installed:
     def command(
         self, *words: str, cwd: Path, limit_s: float = LIMIT_S
     ) -> subprocess.CompletedProcess[str]:
-        """The `perfrunner` of the wheel, in a place that knows nothing of the checkout."""
+        """Run the `perfrunner` of the wheel in a directory outside the checkout."""
         return self._run("perfrunner", *words, cwd=cwd, limit_s=limit_s)
 
     def python(self, code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -81,7 +81,7 @@ def build_wheel(directory: Path, mtime: float) -> Path:
 
 
 def project_files(*below: str) -> list[str]:
-    """The files of the project, relative to its root."""
+    """Return the files of the project, relative to its root."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *below],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -98,6 +98,6 @@ def _copy_of_the_checkout(target: Path) -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing that leads back to the checkout."""
+    """Return an environment without anything that leads back to the checkout."""
     gone = ("PYTHONPATH", "PERFRUNNER_ENGINE_SRC", "PERFRUNNER_OUT", "PERFRUNNER_CACHE")
     return {key: value for key, value in os.environ.items() if key not in gone}

@@ -1,4 +1,4 @@
-"""Runs run_experiment with the fake build and settings check; prints each event as a JSON line. See fakes.Lab."""
+"""Run run_experiment with the fake build and settings check, and print each event as a JSON line. See fakes.Lab."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Printer:
 
 
 def fakes(settings: dict[str, Any]) -> tuple[Callable[..., Artifact], Callable[..., SettingsCheck]]:
-    """What stands in the place of build_variant and check."""
+    """Return the substitutes of build_variant and check."""
 
     def build_variant(
         variant: Any, source: Path, cache: Path, progress: Any = None, programs: Any = ()

@@ -18,7 +18,7 @@ ROUNDS = 60  # of a fake group
 
 
 def options(argv: list[str]) -> dict[str, list[str]]:
-    """--key=value and bare --flag; positional words under the empty key."""
+    """Parse --key=value and --flag; positional words are stored under the empty key."""
     results: dict[str, list[str]] = {}
     for word in argv:
         if word.startswith("--"):
@@ -34,11 +34,11 @@ def single(results: dict[str, list[str]], key: str, default: str = "") -> str:
 
 
 class LinkError(Exception):
-    """The fake engine cannot be reached, or went away."""
+    """An error: the fake engine cannot be reached, or has ended."""
 
 
 class Link:
-    """A connection to the fake engine: one JSON object a line, each way. Ends the program when that is lost."""
+    """A connection to the fake engine: one JSON object per line. Its loss ends the program."""
 
     def __init__(self, results: dict[str, list[str]]) -> None:
         self.socket = socket()
@@ -60,7 +60,7 @@ class Link:
         sys.exit(why)
 
     def line(self, request: str) -> str:
-        """Send one line of JSON and return that of the answer."""
+        """Send one line of JSON and return the line of the answer."""
         answer = b""
         try:
             self.socket.sendall(f"{request}\n".encode())
@@ -91,7 +91,7 @@ class VariantLink(Link):
 
 
 def slices(rate: float, rounds: int, place: int) -> dict:
-    """A variant's turns: 100 operations each, at about `rate`."""
+    """Return the slices of a variant: 100 operations each, at about `rate`."""
     import random
 
     rng = random.Random()
@@ -107,7 +107,7 @@ def slices(rate: float, rounds: int, place: int) -> dict:
 def in_turns(
     results: dict[str, list[str]], tool: str, drive: Callable[[VariantLink, int], dict]
 ) -> NoReturn:
-    """The report of a group: `drive` loads one variant and gives its part. Ends the program."""
+    """Print the report of a group and end the program. `drive` loads one variant and returns its part."""
     import json
 
     document: dict = {"tool": tool, "schema": 1, "options": results}

@@ -55,7 +55,7 @@ class Search(Generic[State]):
     def _next(
         self, first: int, beyond: int, used: int, state: State
     ) -> list[tuple[int, int, int, State]]:
-        """The configurations one call later: a call may be next unless another had ended before it began."""
+        """Return the configurations one call later: a call may be next unless another had ended before it began."""
         self.deepest = max(self.deepest, first)
         window, earliest_end, least_seqno = self._window(first, beyond)
         results = []
@@ -82,7 +82,7 @@ class Search(Generic[State]):
         return results
 
     def _window(self, first: int, beyond: int) -> tuple[list[int], float, int]:
-        """The answered calls that may be next by the clock, when the first of them ends, and the least seqno to come.
+        """Return the answered calls that may be next by the clock, the first end among them, and the least open seqno.
 
         Mutations take effect in the order of their seqnos, so no other one can be next.
         """
@@ -102,5 +102,5 @@ class Search(Generic[State]):
 
     @property
     def culprit(self) -> Call | None:
-        """The first answered call that no order could place, roughly: for a message."""
+        """Return approximately the first answered call that no order could place, for a message."""
         return self._answered[self.deepest] if self.deepest < len(self._answered) else None

@@ -30,7 +30,7 @@ def vbucket_of(key: bytes) -> int:
 
 
 def session(port: int, timeout: float = ANSWER_S) -> Wire:
-    """A connection whose answers to mutations have the history and the seqno."""
+    """Open a connection whose answers to mutations have the history and the seqno."""
     wire = Wire(port, timeout=timeout)
     wire.hello("mutation_seqno", "select_bucket", "xerror")
     assert wire.ask(SELECT, b"default").status == 0
@@ -70,7 +70,7 @@ class Client(threading.Thread):
                 time.sleep(0.005)  # it is being killed, or is paused
 
     def _serve(self, wire: Wire, target: Target) -> None:
-        """Until the node refuses, answers no more, or another one is seen to be active."""
+        """Send operations until the node refuses, stops answering, or another node is active."""
         self._cas.clear()
         while not self._ending.is_set():
             while self._recorder.target is None and not self._ending.is_set():

@@ -30,7 +30,7 @@ PATIENCE_S = 60.0  # of a busy machine, for what takes a second on an idle one
 
 
 class StuckError(AssertionError):
-    """Something that must come to be did not."""
+    """An error: an expected condition did not come true in time."""
 
 
 def wait_for(what: str, condition: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
@@ -59,7 +59,7 @@ class Link:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """From now on nothing gets through; connections stay open, as in a partition."""
+        """Stop all traffic while connections stay open, as in a partition."""
         self._whole.clear()
 
     def heal(self) -> None:
@@ -179,7 +179,7 @@ class Node:
                 assert answer.status == 0, (self.number, hex(answer.status), answer.value)
 
     def high_seqnos(self) -> list[int]:
-        """By vBucket; -1 for one that is dead, as a replica is while it is rolled back."""
+        """Return the high seqno of each vBucket; -1 if it is dead, as a replica is while it is rolled back."""
         with session(self.port, PATIENCE_S) as wire:
             stats = wire.stats(b"vbucket-seqno")
         return [int(stats.get(f"vb_{vb}:high_seqno", -1)) for vb in range(VBUCKETS)]
@@ -189,7 +189,7 @@ class Node:
             return wire.stats(b"replication")
 
     def kept_copies(self) -> set[int]:
-        """The vBuckets of which this replica keeps its copy, because its source has another history."""
+        """Return the vBuckets whose copy this replica keeps because its source has another history."""
         kept = [key for key in self.replication() if key.endswith(":copy_kept")]
         return {int(key.removeprefix("vb_").partition(":")[0]) for key in kept}
 
@@ -216,7 +216,7 @@ class Node:
             return [client.failover_log(vbucket) for vbucket in range(VBUCKETS)]
 
     def contents(self) -> list[dict[bytes, Message]]:
-        """The last message of every key, by vBucket, as a new DCP client gets them."""
+        """Return the last message of every key, by vBucket, as a new DCP client gets them."""
         with DcpClient(self.port, "contents", timeout=PATIENCE_S) as client:
             for vbucket in range(VBUCKETS):
                 assert client.open_stream(vbucket, flags=TO_LATEST).status == 0
@@ -230,7 +230,7 @@ class Node:
         return results
 
     def cas_of(self, keys: list[bytes]) -> dict[bytes, int]:
-        """The CAS of the documents that this node has, active or replica."""
+        """Return the CAS of the documents on this node, active or replica."""
         results = {}
         with session(self.port, PATIENCE_S) as wire:
             for key in keys:
@@ -280,7 +280,7 @@ class Pair:
                 assert answer.status == 0, (hex(answer.status), answer.value)
 
     def wait_until_equal(self, seconds: float) -> None:
-        """Until the replica has all that the active node has, and both have stored it."""
+        """Wait until the replica has all that the active node has, and both have stored it."""
         self.master.require_alive()
         self.replica.require_alive()
 
@@ -304,7 +304,7 @@ class Pair:
 def pair(
     engine: Path, directory: Path, kind: str, *, power: bool = False, mutation: str | None = None
 ) -> Iterator[Pair]:
-    """Two started nodes, the second a replica.
+    """Start two nodes, the second as a replica.
 
     `power`: their power can be cut, so they sync each commit, and their disks can be full.
     """

@@ -107,7 +107,7 @@ class Run:
         self._clients = [Client(n, self.recorder, self.seed) for n in range(CLIENTS)]
 
     def run(self, done: Callable[[Progress], bool]) -> None:
-        """Rounds until `done`. HistoryError or StuckError for a history that no correct server gives."""
+        """Play rounds until `done`. Raises HistoryError or StuckError for a history that no correct server gives."""
         self._reign("start")
         for client in self._clients:
             client.start()
@@ -128,13 +128,13 @@ class Run:
     # -- faults
 
     def crash(self) -> None:
-        """The active node is killed and starts again on what it had stored."""
+        """Kill the active node and start it again with its stored data."""
         node = self.nodes.master
         node.kill()
         self._restart_active(node, "crash")
 
     def lose_disk(self) -> None:
-        """The active node starts again on an empty disk, and may get more than the replica has. That keeps its copy."""
+        """Restart the active node on an empty disk. It may get more than the replica, which keeps its copy."""
         node, replica = self.nodes.master, self.nodes.replica
         node.kill()
         wait_for("the replica is cut off", lambda: replica.replication()["connected"] == "0")
@@ -152,21 +152,21 @@ class Run:
             raise HistoryError("a replica has changed a copy that its source does not know")
 
     def power_cut(self) -> None:
-        """The active node loses all that it had not synced."""
+        """Cut the power of the active node, which loses everything that was not synced."""
         node = self.nodes.master
         assert self.synced is not None
         node.cut_power(self.synced)
         self._restart_active(node, "power cut")
 
     def fill_disk(self) -> None:
-        """The disk of a node is full for a while."""
+        """Fill the disk of a node for a while."""
         node = self._draw.choice(self.nodes.nodes)
         node.full.touch()
         self._load()
         node.full.unlink()
 
     def crash_on_a_full_disk(self) -> None:
-        """The active node is killed while its disk is full, and starts again when there is room."""
+        """Kill the active node while its disk is full, and start it again when there is room."""
         node = self.nodes.master
         node.full.touch()
         self._load()
@@ -175,7 +175,7 @@ class Run:
         self._restart_active(node, "crash on a full disk")
 
     def fail_over(self) -> None:
-        """The active node is killed, the replica is promoted, and the old node comes back as its replica."""
+        """Kill the active node, promote the replica, and start the old node as its replica."""
         old = self.nodes.master
         replicated = self._replicated()
         old.kill()
@@ -184,7 +184,7 @@ class Run:
         self._rejoin(old)
 
     def fail_over_apart(self) -> None:
-        """As above, after the replica has been cut off for a while: mutations are lost, and rolled back."""
+        """Fail over after the replica was cut off for a while: mutations are lost and rolled back."""
         self.nodes.replica.link.cut()
         self.nodes.master.link.cut()
         self._load()
@@ -198,7 +198,7 @@ class Run:
         self._rejoin(old)
 
     def fail_over_catching_up(self) -> None:
-        """As above, but the replica is connected again and has a part of what it missed: an incomplete snapshot."""
+        """Fail over while a reconnected replica has a part of what it missed: an incomplete snapshot."""
         old, heir = self.nodes.master, self.nodes.replica
         for node in self.nodes.nodes:
             node.link.cut()
@@ -216,7 +216,7 @@ class Run:
         self._rejoin(old)
 
     def fail_over_paused(self) -> None:
-        """The active node stops (SIGSTOP) and is given up, then goes on and is demoted."""
+        """Stop the active node (SIGSTOP), fail over, let the old node continue, and demote it."""
         old = self.nodes.master
         replicated = self._replicated()
         old.signal(signal.SIGSTOP)
@@ -226,7 +226,7 @@ class Run:
         self._rejoin(old, closes=len(self.recorder.reigns) - 2)
 
     def switch_over(self) -> None:
-        """A planned change: the active node is demoted, and the replica promoted once it has everything."""
+        """Demote the active node, and promote the replica once it has everything."""
         old, heir = self.nodes.master, self.nodes.replica
         old.set_state(REPLICA)
         self.recorder.close(len(self.recorder.reigns) - 1)
@@ -239,18 +239,18 @@ class Run:
         self.nodes.publish([old])
 
     def pause_replica(self) -> None:
-        """The replica stops for a while and goes on."""
+        """Stop the replica for a while."""
         replica = self.nodes.replica
         replica.signal(signal.SIGSTOP)
         self._load()
         replica.signal(signal.SIGCONT)
 
     def discard_replica(self) -> None:
-        """The replica is emptied under its streams, and gets everything again."""
+        """Empty the replica while its streams are open; it gets everything again."""
         self.nodes.replica.discard_copies(range(VBUCKETS))
 
     def partition(self) -> None:
-        """The nodes do not reach each other for a while; clients reach the active one."""
+        """Separate the nodes for a while; clients still reach the active one."""
         self.nodes.replica.link.cut()
         self.nodes.master.link.cut()
         self._load()
@@ -269,7 +269,7 @@ class Run:
         wait_for("clients have answers", lambda: self.recorder.answers >= enough)
 
     def _replicated(self) -> list[tuple[bytes, int]]:
-        """What the replica has of each key now: a promotion must not lose it."""
+        """Return what the replica has of each key now: a promotion must not lose it."""
         return list(self.nodes.replica.cas_of([*KEYS, *COUNTERS]).items())
 
     def _restart_active(self, node: Node, cause: str, *, empty: bool = False) -> None:

@@ -104,14 +104,14 @@ class Recorder:
             self.persisted[at] = max(seqno, self.persisted.get(at, 0))
 
     def entries(self, reign: int) -> list[Entry]:
-        """Every operation of a reign; those under way count as unanswered."""
+        """Return every operation of a reign; unfinished ones count as unanswered."""
         with self._lock:
             results = [entry for entry in self._entries if entry.reign == reign]
             return results + [entry for entry in self._pending.values() if entry.reign == reign]
 
     @property
     def idle(self) -> bool:
-        """Whether no operation is under way."""
+        """True if no operation is in flight."""
         with self._lock:
             return not self._pending
 
@@ -121,12 +121,12 @@ class Recorder:
             self._entries = [entry for entry in self._entries if entry.reign != reign]
 
     def close(self, reign: int) -> None:
-        """The node of a reign has confirmed that it is not active any more."""
+        """Record that the node of a reign has confirmed that it is not active any more."""
         self.closed[reign] = time.monotonic()
 
 
 def answered(entry: Entry, outcome: str, **facts: int | bytes) -> Entry:
-    """The entry with its answer, which came now."""
+    """Return the entry with its answer, which arrived now."""
     uuid = int(facts.pop("uuid", 0))
     call = replace(entry.call, end=time.monotonic(), outcome=outcome, **facts)  # type: ignore[arg-type]
     return replace(entry, call=call, uuid=uuid)

@@ -29,11 +29,11 @@ class Call:
 
     @property
     def changes(self) -> bool:
-        """Whether it may have changed what the key holds."""
+        """Return whether the call may have changed the key."""
         return self.kind != "get" and self.outcome in ("ok", "unknown")
 
     def described(self, zero: float) -> str:
-        """A line for a message; times in milliseconds from `zero`."""
+        """Return a line for a message, with times in milliseconds from `zero`."""
         end = "?" if self.end == UNANSWERED else f"{1e3 * (self.end - zero):.2f}"
         facts = {"argument": self.argument, "expected_cas": self.expected_cas, "value": self.value}
         facts |= {"cas": self.cas, "seqno": self.seqno}
@@ -96,7 +96,7 @@ def _of_unknown(state: Version, call: Call) -> Version | None:
 
 
 def _after(state: Version, call: Call) -> Version | None:
-    """The version that a successful write leaves; None if its seqno or its number contradicts the state."""
+    """Return the version that a successful write leaves; None if its seqno or its number contradicts the state."""
     if 0 < call.seqno <= state.seqno:
         return None
     seqno = call.seqno or state.seqno

@@ -28,7 +28,7 @@ class Versions:
     def add(
         self, place: tuple[int, int, int], key: bytes, cas: int, value: bytes | None, output: str
     ) -> None:
-        """HistoryError if another version has the place. `value` None: not known."""
+        """Add a version. Raises HistoryError if another one has the place. `value` None: not known."""
         known = self._known.get(place)
         if known is None:
             self._known[place] = (key, cas, value)
@@ -54,7 +54,7 @@ class Versions:
     def add_messages(
         self, messages: Iterable[Message], logs: Sequence[Sequence[tuple[int, int]]], output: str
     ) -> None:
-        """`logs` are the failover logs of the node that sent the messages, by vBucket."""
+        """Add the versions of messages. `logs` are the failover logs of the node that sent them, by vBucket."""
         for message in messages:
             if message.is_document:
                 place = (
@@ -67,7 +67,7 @@ class Versions:
 
 
 def uuid_of(log: Sequence[tuple[int, int]], seqno: int) -> int:
-    """The history that a seqno belongs to; the log is the newest first."""
+    """Return the history that a seqno belongs to; the newest entry of the log is first."""
     return next((uuid for uuid, start in log if start < seqno), log[-1][0])
 
 
@@ -86,7 +86,7 @@ class Verifier:
         self._initial = _nothing()
 
     def check_finished(self) -> None:
-        """Check every reign that has a successor. HistoryError."""
+        """Check every reign that has a successor. Raises HistoryError."""
         while self._next + 1 < len(self.recorder.reigns):
             reign = self.recorder.reigns[self._next]
             entries = self.check(reign)
@@ -96,7 +96,7 @@ class Verifier:
             self._next += 1
 
     def check_current(self) -> None:
-        """Check the reign that goes on, as far as it has come."""
+        """Check the current reign up to now."""
         self.check_finished()
         entries = self.check(self.recorder.reigns[self._next])
         self.operations = self._finished + len(entries)
@@ -165,7 +165,7 @@ class Verifier:
                         )
 
     def _succeed(self, reign: Reign, heir: Reign, entries: Sequence[Entry]) -> None:
-        """What each key may hold as the next reign begins."""
+        """Compute what each key may hold when the next reign begins."""
         self._require_new_histories(heir)
         if heir.empty:
             self._initial = _nothing()
@@ -216,7 +216,7 @@ def _nothing() -> dict[bytes, frozenset[Version]]:
 def _survivors(
     before: Iterable[Version], writes: Sequence[Call], cut: int, high: int
 ) -> Iterable[Version]:
-    """The versions of a key that may be there after a loss of all mutations beyond `cut`, but for some up to `high`."""
+    """Return the possible versions of a key after a loss of all mutations beyond `cut`, except some up to `high`."""
     acknowledged = sorted((c for c in writes if c.seqno), key=lambda c: c.seqno)
     kept = [c for c in acknowledged if c.seqno <= cut]
     if kept:
@@ -245,7 +245,7 @@ def _told(entry: Entry) -> str:
 
 
 def _around(calls: Iterable[Call], culprit: Call | None) -> str:
-    """The calls up to the one that could not be placed, with times from the first that is shown."""
+    """Return the calls up to the one that could not be placed, with times from the first one shown."""
     ordered = sorted(calls, key=lambda call: call.begin)
     last = next((n for n, call in enumerate(ordered) if call is culprit), len(ordered) - 1)
     shown = ordered[max(last - 8, 0) : last + 1]
