@@ -17,8 +17,6 @@ from perfrunner.measure.cpu_profile import KERNEL_MARK
 from perfrunner.report.numbers import minus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from perfrunner.measure.cpu_profile import Folded, Stack
 
 ALL = "all"  # the frame below every stack
@@ -88,18 +86,15 @@ class Box:
     frame: Frame
 
 
-def boxes(root: Frame, least: float = LEAST_WIDTH) -> list[Box]:
-    """Return the frames that are wide enough to see: callees above their caller, ordered by name."""
-    return list(_boxes(root, 0, 0.0, least))
-
-
-def _boxes(frame: Frame, depth: int, left: float, least: float) -> Iterator[Box]:
-    yield Box(depth, left, frame.width, frame)
+def boxes(frame: Frame, depth: int = 0, left: float = 0.0) -> list[Box]:
+    """Return the frame and those above it that are wide enough to see: callees above their caller, ordered by name."""
+    placed = [Box(depth, left, frame.width, frame)]
     for name in sorted(frame.callees):
         callee = frame.callees[name]
-        if callee.width >= least:
-            yield from _boxes(callee, depth + 1, left, least)
+        if callee.width >= LEAST_WIDTH:
+            placed += boxes(callee, depth + 1, left)
         left += callee.width
+    return placed
 
 
 def scale_of_colours(placed: list[Box]) -> float:

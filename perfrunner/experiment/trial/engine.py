@@ -152,15 +152,10 @@ class Engine(ServerProcess):
     # -- kvctl, on the engine's own host
 
     def kvctl(
-        self,
-        arguments: Sequence[str],
-        *,
-        timeout: float = 60.0,
-        output: str | None = None,
-        cpus: str = "",
+        self, arguments: Sequence[str], *, timeout: float = 60.0, output: str | None = None
     ) -> Completed:
         argv = self.kvctl_argv(arguments)
-        return self.run(argv, f"kvctl {arguments[0]}", timeout=timeout, output=output, cpus=cpus)
+        return self.run(argv, f"kvctl {arguments[0]}", timeout=timeout, output=output)
 
     def kvctl_argv(self, arguments: Sequence[str]) -> list[str]:
         return [

@@ -8,6 +8,7 @@ import pytest
 
 from perfrunner.measure.cpu_profile import Folded
 from perfrunner.report.flame import (
+    LEAST_WIDTH,
     Frame,
     boxes,
     colour_of,
@@ -72,7 +73,8 @@ def test_boxes_lie_inside_their_callers_and_next_to_each_other() -> None:
 
 def test_what_is_too_narrow_is_left_out_and_keeps_its_place() -> None:
     profile = Folded({("a",): 1, ("b",): 999})
-    (root, b) = boxes(frames(profile, profile), least=0.01)
+    assert LEAST_WIDTH > 0.001
+    (root, b) = boxes(frames(profile, profile))
     assert (root.frame.name, b.frame.name, b.left) == ("all", "b", pytest.approx(0.001))
 
 
