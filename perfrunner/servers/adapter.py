@@ -53,6 +53,7 @@ class Adapter:
     """A server of which nothing is known: it is ready when its port accepts a connection."""
 
     kind: ClassVar[str] = "other"
+    mark: ClassVar[bytes] = b""  # a text in its program, by which a renamed program is recognized
     # Of the load, the default first; none: the server is asked.
     protocols: ClassVar[tuple[str, ...]] = ()
     missing: ClassVar[str] = (

@@ -24,21 +24,17 @@ from perfrunner.hosts.transport import Transport
 from perfrunner.paths import is_directory, is_file
 from perfrunner.servers.preload import find_library, linked_allocator, marked, read_elf
 from perfrunner.servers.redis import OVERRULED
-from perfrunner.servers.registry import adapter_for
+from perfrunner.servers.registry import ADAPTERS, adapter_for
 from perfrunner.sources.git import Repository
 from perfrunner.sources.run_git import GitError
 from perfrunner.spec.allocator import is_crate
-from perfrunner.spec.server import Kind, ServerSpec
+from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.suggest import did_you_mean
 
 _DEPTH = 8  # of configuration files that include others
 HERE = "this machine"  # its name in messages
 HOW_TO_LINK_LIBC = {"redis": " (redis, valkey: make MALLOC=libc)"}
-# Texts in the program of a server, by its kind.
-_KIND_MARKS: Mapping[Kind, bytes] = {
-    "memcached": b"can't run as root without the -u switch",
-    "redis": b"redis_version:",
-}
+_KIND_MARKS = {adapter.kind: adapter.mark for adapter in ADAPTERS.values() if adapter.mark}
 _NO_PASSWORD = (
     "expected server.password_env (ab: --password-env), the variable of your environment with the password of the"
     " load; without a password, leave this option out"
@@ -102,7 +98,7 @@ def _serving_program(server: ServerSpec, *, remote: bool) -> Path | None:
     return None if elsewhere else find_program(word)
 
 
-def kind_of(server: ServerSpec, program: Path | None) -> Kind:
+def kind_of(server: ServerSpec, program: Path | None) -> str:
     """Return the kind of a server: as given, by its name, or by the content of its program on this machine.
 
     A script stays unknown until it is asked: its words need not be those of the server.

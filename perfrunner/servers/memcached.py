@@ -72,6 +72,7 @@ class Memcached(KnownServer):
     """memcached."""
 
     kind = "memcached"
+    mark = b"can't run as root without the -u switch"
     protocols = ("binary", "text", "meta")
     port_option = "-p {port}"
     refusals: ClassVar[Mapping[str, tuple[str, str]]] = {

@@ -54,6 +54,7 @@ class Redis(KnownServer):
     """Redis and its relatives."""
 
     kind = "redis"
+    mark = b"redis_version:"
     protocols = ("resp2", "resp3")
     port_option = "--port {port}"
     refusals: ClassVar[Mapping[str, tuple[str, str]]] = {
