@@ -58,8 +58,8 @@ def test_the_documentation_has_the_table() -> None:
 
 
 def test_every_injected_fault_is_explained() -> None:
-    text = (ROOT / "docs" / "how-to" / "add-a-variant.md").read_text(encoding="utf-8")
-    section = text[text.index("### Injected faults") :].split("\n## ")[0]
+    text = (ROOT / "docs" / "reference" / "specs.md").read_text(encoding="utf-8")
+    section = text[text.index("#### Injected faults") :].split("\n#### ")[0]
     rows = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
     assert rows == [value for value in own_table()["injected"].values if value != "none"]
 
