@@ -39,5 +39,4 @@ class AppendSpec(ServerWorkload):
 
     @property
     def expected_seconds(self) -> float:
-        """The estimated duration of a trial, for the plan; measured durations replace it during a run."""
         return 2.0 + self.items / 150_000 + self.updates / 100_000 + self.settle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -70,9 +71,14 @@ class AnyWorkload(Piece):
         """Return an error by key for each setting that this cluster or these buckets do not allow."""
         return {}
 
+    @property
+    @abstractmethod
+    def expected_seconds(self) -> float:
+        """The estimated duration of a trial, for the plan; measured durations replace it during a run."""
+
+    @abstractmethod
     def may_give(self, metric: str) -> bool:
         """Tell whether this workload can measure a metric."""
-        raise NotImplementedError
 
 
 class ServerWorkload(AnyWorkload):
@@ -101,9 +107,9 @@ class ServerWorkload(AnyWorkload):
         return metric in METRICS and metric not in (*OF_CONTENTS, *OF_STEPS, *OF_CHURN)
 
     @property
+    @abstractmethod
     def item_bytes(self) -> int:
         """The approximate memory of an item: key, value and the engine's overhead, in bytes."""
-        raise NotImplementedError
 
 
 def is_timed(metric: str, set_share: float) -> bool:
@@ -160,9 +166,9 @@ class ToolWorkload(AnyWorkload):
     )
 
     @property
+    @abstractmethod
     def measured_program(self) -> str:
         """The program of the artifact that a trial runs."""
-        raise NotImplementedError
 
     def may_give(self, metric: str) -> bool:
         return metric not in METRICS

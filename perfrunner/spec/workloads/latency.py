@@ -112,5 +112,4 @@ class LatencySpec(ToolWorkload):
 
     @property
     def expected_seconds(self) -> float:
-        """The estimated duration of a trial, for the plan; measured durations replace it during a run."""
         return 1.0 + self.items / 50_000

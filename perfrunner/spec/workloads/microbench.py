@@ -91,5 +91,4 @@ class MicrobenchSpec(ToolWorkload):
 
     @property
     def expected_seconds(self) -> float:
-        """The estimated duration of a trial, for the plan; measured durations replace it during a run."""
         return self.expected

@@ -171,7 +171,6 @@ class PillowfightSpec(ServerWorkload):
 
     @property
     def expected_seconds(self) -> float:
-        """The estimated duration of a trial, for the plan; measured durations replace it during a run."""
         stored = self.items
         if self.churn is not None:
             runs = 2 + (1 if len(set(self.key_size)) == 1 else 2) * len(self.churn.steps)

@@ -125,7 +125,6 @@ class SdkSpec(ServerWorkload):
 
     @property
     def expected_seconds(self) -> float:
-        """The estimated duration of a trial, for the plan; measured durations replace it during a run."""
         around = self.items / POPULATED_PER_S + self.items / VERIFIED_PER_S
         again = self.restart * (RESTART_S + self.items / VERIFIED_PER_S)
         again += self.failover * (FAILOVER_S + self.items / VERIFIED_PER_S)

@@ -133,7 +133,6 @@ class StepSpec(ServerWorkload):
 
     @property
     def expected_seconds(self) -> float:
-        """The estimated duration of a trial, for the plan; measured durations replace it during a run."""
         return (
             3.0
             + self.items / POPULATED_PER_S

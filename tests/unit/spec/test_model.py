@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from pydantic import ValidationError
 
 from perfrunner.spec import METRICS, Spec, load_cluster, load_spec, metric_type
 from perfrunner.spec.allocator import AllocatorSpec
-from perfrunner.spec.workloads import measured_settings
+from perfrunner.spec.workloads import ServerWorkload, ToolWorkload, measured_settings
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -217,6 +218,21 @@ def test_what_local_stands_for_can_be_overridden(specs):
     assert specs.errors(text, "cluster.replicas=1") == [
         "--set cluster.replicas=1: cluster.replicas: expected fewer replicas than engine nodes; got 1 with 1"
     ]
+
+
+@pytest.mark.parametrize(
+    ("base", "keys", "needed"),
+    [
+        (ServerWorkload, {"items": 1}, "expected_seconds.*item_bytes"),
+        (ToolWorkload, {}, "expected_seconds.*measured_program"),
+    ],
+)
+def test_a_type_of_workload_has_to_define_what_plan_and_build_need(base, keys, needed):
+    class Incomplete(base):
+        type: Literal["incomplete"]
+
+    with pytest.raises(TypeError, match=needed):
+        Incomplete.model_validate({"type": "incomplete", **keys})
 
 
 def test_a_churn_changes_what_a_load_can_measure(specs):
