@@ -30,9 +30,8 @@ class MetricType:
     default_margin: float = 0.01
     title: str = ""
     resolution: float = 0.0
-    events: bool = (
-        False  # a count of rare events: none in some trials does not mean that there are none
-    )
+    # A count of rare events: none in some trials does not mean that there are none.
+    events: bool = False
 
     @property
     def margin_unit(self) -> str:
