@@ -173,22 +173,23 @@ class _Tonight:
         reported = reported_until(place.out, spec.name, last, began)
         log = place.logs / f"{spec.name}-{began:%Y%m%d-%H%M%S-%f}.log"
         since = Before(last.failed, reported)
-        verification = (
-            _verification(place, path, self.cache_dir, log, bisect=self.bisect)
-            if self.verify
-            else None
-        )
-        outcome = _measured(spec, path, place, self.cache_dir, log, verification, since)
-        if outcome.code == EXIT_INTERRUPTED:
-            return outcome.code
+        code = run_spec(path, place.out, self.cache_dir, log, resume=_was_cut(place.out, spec.name))
+        if code == EXIT_INTERRUPTED:
+            return code
+        histories = _histories(place.out, spec.name)
+        decided: Sequence[Decision] = ()
+        if self.verify and code == EXIT_OK:
+            verification = _verification(place, path, self.cache_dir, log, bisect=self.bisect)
+            decided = verification.decide(spec, histories, reported)
+        outcome = _Outcome(code, histories, decided)
         night = _night(place, spec.name, outcome, log, began, since)
-        newest = max([reported, *(h.newest_at or reported for h in outcome.histories)])
+        newest = max([reported, *(h.newest_at or reported for h in histories)])
         self.add(spec.name, night, newest)
-        self.histories[spec.name] = outcome.histories
+        self.histories[spec.name] = histories
         if not night.failed:
             self.ran.append(spec)
         place.keep_newest(spec.name, self.keep)
-        return outcome.code
+        return code
 
 
 def _yield_to_earlier(ctx: click.Context, place: Place) -> None:
@@ -234,25 +235,7 @@ class _Outcome(NamedTuple):
 
     code: int
     histories: Sequence[History]
-    decided: Sequence[Decision] = ()
-
-
-def _measured(
-    spec: Spec,
-    path: Path,
-    place: Place,
-    cache: Path,
-    log: Path,
-    verification: Verification | None,
-    before: Before,
-) -> _Outcome:
-    """Run a spec and verify what looks worse."""
-    code = run_spec(path, place.out, cache, log, resume=_was_cut(place.out, spec.name))
-    histories = _histories(place.out, spec.name)
-    if verification is None or code != EXIT_OK:
-        return _Outcome(code, histories)
-    decided = verification.decide(spec, histories, before.reported_at or EVER)
-    return _Outcome(code, histories, decided)
+    decided: Sequence[Decision]
 
 
 def _verification(
