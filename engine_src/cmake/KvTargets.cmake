@@ -37,8 +37,8 @@ function(kv_together group)
   set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${group})
 endfunction()
 
-# The standard library's headers, compiled once for the files of all libraries. They contain no header of the engine, so
-# a change of one recompiles only the files that include it. (Programs have another code model, and few files.)
+# The standard library's headers, compiled once for the files of all libraries and programs. They contain no header of the engine, so
+# a change of one recompiles only the files that include it.
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/kv_pch.cc CONTENT "")  # written once, compiled once
 add_library(kv_pch OBJECT ${PROJECT_BINARY_DIR}/generated/kv_pch.cc)
 target_link_libraries(kv_pch PRIVATE kv_flags)
@@ -74,6 +74,7 @@ function(kv_executable name)
   add_executable(${name} ${ARG_SRCS})
   target_link_libraries(${name} PRIVATE kv_flags ${ARG_DEPS})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+  target_precompile_headers(${name} REUSE_FROM kv_pch)
   if(ARG_ALLOCATOR)
     target_link_libraries(${name} PRIVATE kv_selected_allocator)
   else()
@@ -134,7 +135,7 @@ function(kv_fuzzer name)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
 endfunction()
 
-# GoogleTest's headers, compiled once for all test binaries (a program, so that it has their code model).
+# GoogleTest's headers, compiled once for all test binaries.
 if(KV_TESTS)
   add_custom_target(kv_all_tests)
   # What TSan checks: where threads meet. What takes minutes more, only in scripts/test --slow.
