@@ -54,6 +54,7 @@ from perfrunner.experiment.trial.runner import TrialRunner
 from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.hosts import LinkLost
 from perfrunner.results import BuildRecord, ExperimentRecord, ExperimentState
+from perfrunner.results.database import waiting
 from perfrunner.sources.resolve import Sources
 from perfrunner.spec.model import Spec
 
@@ -196,7 +197,9 @@ class ExperimentRunner:
         if GROUPINGS_FACT not in self.facts:
             self._fit_into_memory(hosts)
         self.facts[GROUPINGS_FACT] = record_groupings(self.groupings)
-        self.facts[FLOORS_FACT] = known_noise_floor(self.context.store, self.spec, hosts.facts)
+        self.facts[FLOORS_FACT] = waiting(
+            lambda: known_noise_floor(self.context.store, self.spec, hosts.facts)
+        )
         self.context.store.set_facts(self.experiment.id, self.facts)
         self.context.journal.append("hosts", facts=hosts.facts)
 

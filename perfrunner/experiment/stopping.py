@@ -13,6 +13,7 @@ from perfrunner.experiment.plan import MOST_BLOCKS, case_widths, decide
 from perfrunner.experiment.recorder import Recorder
 from perfrunner.experiment.session import EXTENDED, RunContext
 from perfrunner.experiment.trial.placement import TrialResult
+from perfrunner.results.database import waiting
 
 IN_A_ROW = 3
 _PARTICULARS = re.compile(r"/\S+|\d+")  # details of one trial: paths, ports, pids, seconds
@@ -99,7 +100,8 @@ class StoppingRule:
         schedule = self.recorder.schedule
         if self.context.spec.precision is None or block == 0 or not schedule.block_complete(block):
             return planned
-        widths = case_widths(self.context.store.load(self.context.session.experiment.id))
+        data = waiting(lambda: self.context.store.load(self.context.session.experiment.id))
+        widths = case_widths(data)
         wanted = self.context.spec.precision
         extended = EXTENDED in self.context.session.experiment.facts
         most = planned if extended else MOST_BLOCKS  # the user fixed the blocks of an extension

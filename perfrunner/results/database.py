@@ -71,13 +71,15 @@ _LOCKS = {  # held until the transaction ends; the number is derived from the to
     "postgresql": "SET LOCAL idle_in_transaction_session_timeout = '{stuck}s';"
     f"SELECT pg_advisory_xact_lock({int.from_bytes(b'perfrunr', 'big') % 2**63})",
 }
-# Notices within half a minute, instead of hours, that the server's machine has disappeared.
+# Notices within half a minute, instead of hours, that the server's machine has disappeared. $PGCLIENTENCODING has no
+# effect.
 PATIENCE = {
     "connect_timeout": "10",
     "keepalives_idle": "15",
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
+    "client_encoding": "utf8",
 }
 FILE_SUFFIXES = (".sqlite", ".sqlite3", ".db")  # any other new path is a directory
 
@@ -104,7 +106,7 @@ def connect(path_or_url: str | Path, *, create: bool) -> Opened:
         contents = _contents(url)
         url = url.difference_update_query(["raw"])
         if not url.drivername.startswith("sqlite"):
-            return Opened(_server(url), url.render_as_string(hide_password=True), None, contents)
+            return Opened(_server(url), _public(url).render_as_string(), None, contents)
         if not url.database or url.database == ":memory:":
             raise StoreError("a store in memory would lose its results: name a file")
         text = url.database
@@ -135,16 +137,18 @@ def connect(path_or_url: str | Path, *, create: bool) -> Opened:
 
 def without_password(url: str) -> str:
     """Return the URL of a store in a form that may be shown to others."""
-    parsed = _parse(url).difference_update_query(["password"])
-    public = URL.create(
-        parsed.drivername,
-        parsed.username,
-        host=parsed.host,
-        port=parsed.port,
-        database=parsed.database,
-        query=parsed.query,
+    return _public(_parse(url)).render_as_string()
+
+
+def _public(url: URL) -> URL:
+    return URL.create(
+        url.drivername,
+        url.username,
+        host=url.host,
+        port=url.port,
+        database=url.database,
+        query=url.difference_update_query(["password", "sslpassword"]).query,
     )
-    return public.render_as_string()
 
 
 def prepare(engine: Engine, place: str, *, create: bool) -> None:
@@ -251,6 +255,12 @@ SQLITE_ERRORS: tuple[tuple[str | tuple[str, ...], str, str], ...] = (
 )
 
 
+SERVER_HINTS = {  # by the error codes of PostgreSQL
+    "42501": "ask for the right, or use another user; the tables of an older version are upgraded by their owner",
+    "25006": "name the primary server, or a user that may write",
+}
+
+
 class ServerAwayError(StoreError):
     """An error: the server cannot be reached, or stopped during a request; it may be back soon."""
 
@@ -267,6 +277,8 @@ def _explain(error: SQLAlchemyError, place: str) -> StoreError:
         return ServerAwayError(f"{place}: {str(error.orig).splitlines()[0]}")
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+    if hint := SERVER_HINTS.get(getattr(cause, "sqlstate", None) or ""):
+        return StoreError(f"{place}: {text}", hint)
     name = getattr(cause, "sqlite_errorname", _name_on_python_3_10(text))
     if name.startswith("SQLITE_CANTOPEN") and not Path(place).exists():
         return StoreError(
@@ -333,7 +345,7 @@ def _server(url: URL) -> Engine:
             "give --store postgresql://USER@HOST/DATABASE or sqlite:///FILE, or leave it out",
         )
     try:
-        return create_engine(patient(url), pool_pre_ping=True)
+        engine = create_engine(patient(url), pool_pre_ping=True)
     except NoSuchModuleError as error:
         raise StoreError(f"no database driver for {url.drivername}") from error
     except ModuleNotFoundError as error:
@@ -341,6 +353,19 @@ def _server(url: URL) -> Engine:
             f"the driver of {url.drivername} is not installed: {error.name}",
             "pip install 'perfrunner[postgres]'",
         ) from error
+    # Before SQLAlchemy asks the server for its version, which fails in SQL_ASCII.
+    event.listen(engine, "connect", _require_utf8, insert=True)
+    return engine
+
+
+def _require_utf8(connection: Any, _record: object) -> None:
+    """Refuse a database that cannot store every text, before a run meets the first such text."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreError(
+            f"the database {connection.info.dbname} stores text as {encoding}; perfrunner needs UTF8",
+            "create another one: createdb --template template0 --encoding UTF8 NAME",
+        )
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:

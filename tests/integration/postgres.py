@@ -33,14 +33,15 @@ class Postgres:
     def url(self, database: str, password: str = PASSWORD) -> str:
         return f"postgresql://perfrunner:{password}@/{database}?host={self.directory}"
 
-    def new_database(self) -> str:
+    def new_database(self, encoding: str = "UTF8") -> str:
         """A fresh, empty one, as a URL."""
         import psycopg
 
         self.databases += 1
         name = f"results{self.databases}"
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}".encode())
+            how = f"CREATE DATABASE {name} ENCODING {encoding} TEMPLATE template0"
+            connection.execute(how.encode())
         return self.url(name)
 
     def start(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Iterator
@@ -96,6 +97,55 @@ def test_a_wrong_password_is_refused_and_not_repeated(server: Postgres) -> None:
         ResultStore.open(server.url("postgres", password="guessed-wrong"))
     assert "guessed-wrong" not in str(caught.value)
     assert "authentication failed" in str(caught.value)
+
+
+def test_a_password_in_the_query_is_in_no_message(server: Postgres) -> None:
+    url = f"postgresql://perfrunner@/postgres?host={server.directory}&password=guessed-wrong"
+    with pytest.raises(StoreError) as caught:
+        ResultStore.open(url)
+    assert "guessed-wrong" not in str(caught.value)
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_hold_every_text_is_refused_at_once(
+    server: Postgres, encoding: str
+) -> None:
+    with pytest.raises(StoreError) as caught:
+        ResultStore.open(server.new_database(encoding))
+    assert encoding in str(caught.value)
+    assert "UTF8" in (caught.value.hint or "")
+
+
+def test_the_encoding_of_the_environment_has_no_effect(
+    server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    with ResultStore.open(server.new_database()) as store:
+        record = dataclasses.replace(experiment(), spec_text="# 日本語")
+        store.create_experiment(record)
+        assert store.load("e1").experiment == record
+
+
+def test_a_user_without_the_right_to_write_reads_and_learns_what_a_write_needs(
+    server: Postgres,
+) -> None:
+    import psycopg
+
+    url = server.new_database()
+    with ResultStore.open(url) as store:
+        store.create_experiment(experiment())
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE reader LOGIN PASSWORD 'open-sesame'")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+    with ResultStore.open(url.replace("//perfrunner:", "//reader:"), create=False) as reader:
+        assert reader.load("e1").experiment == experiment()
+        with pytest.raises(StoreError) as caught:
+            reader.create_experiment(experiment("e2"))
+    assert caught.value.hint
+    standby = f"{url}&options=-cdefault_transaction_read_only%3Don"
+    with ResultStore.open(standby) as reader, pytest.raises(StoreError) as caught:
+        reader.create_experiment(experiment("e2"))
+    assert "primary" in (caught.value.hint or "")
 
 
 def test_a_database_without_results_is_an_error_for_a_reader(server: Postgres) -> None:

@@ -13,6 +13,7 @@ from perfrunner.experiment.outdir import Journal
 from perfrunner.experiment.schedule import Schedule
 from perfrunner.experiment.session import RunContext
 from perfrunner.experiment.stopping import StoppingRule
+from perfrunner.results.database import ServerAwayError
 from perfrunner.spec.model import Spec
 
 CASE = ("pf", "persistent")
@@ -97,3 +98,31 @@ def test_blocks_that_are_added_for_nothing_are_reported(tmp_path: Path) -> None:
     last, output = recalled(tmp_path, stops, extended(14, 44))
     assert last == {CASE: 14, OTHER: 12}
     assert "as precise as the spec requires" in output[0].message
+
+
+def test_a_results_server_that_is_away_for_a_moment_does_not_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfrunner.results.database.AGAIN_S", 0.0)
+    monkeypatch.setattr("perfrunner.experiment.stopping.case_widths", lambda _data: {})
+    loaded: list[str] = []
+
+    def load(experiment_id: str) -> None:
+        loaded.append(experiment_id)
+        if len(loaded) == 1:
+            raise ServerAwayError("postgresql://server: connection refused")
+
+    rule = StoppingRule(
+        RunContext(
+            spec=cast(Spec, SimpleNamespace(cases=(), precision=0.01)),
+            session=cast(Any, SimpleNamespace(experiment=SimpleNamespace(id="e1", facts={}))),
+            store=cast(Any, SimpleNamespace(load=load)),
+            journal=Journal(tmp_path / "journal.jsonl"),
+            guard=cast(Any, None),
+            listener=cast(Any, None),
+        ),
+        cast(Any, SimpleNamespace(schedule=SimpleNamespace(block_complete=lambda _block: True))),
+        plan_block,
+    )
+    assert rule.look(1, 10) == 10
+    assert loaded == ["e1", "e1"]
