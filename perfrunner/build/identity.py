@@ -32,6 +32,7 @@ _OTHER_DIRS = re.compile(
 _OTHER_FILES = re.compile(
     r".*_(test|fuzz)\.(cc|c|h)|.*\.(md|o|swp|orig|rej)|.*~|\..*|CMakePresets\.json|CMakeUserPresets\.json"
 )
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 ALLOCATORS = "allocators"
 PINS = ("Cargo.toml", "Cargo.lock")  # of each allocator, in its folder
 
@@ -177,6 +178,11 @@ def _hash_files(root: Path, files: Iterator[Path]) -> str:
             data = path.read_bytes()
         except OSError as error:
             raise BuildError(f"cannot read {path}: {error.strerror}") from error
+        if data.startswith(LFS_POINTER):
+            raise BuildError(
+                f"{path} is a pointer of Git LFS, not the file itself",
+                "git lfs install && git lfs pull",
+            )
         name = path.relative_to(root).as_posix()
         digest.update(os.fsencode(f"{name}\0{len(data)}\0"))  # a name need not be UTF-8
         digest.update(data)

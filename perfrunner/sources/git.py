@@ -33,6 +33,10 @@ AS_STORED = (
     "-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.symlinks=true",
 )  # fmt: skip
 _ELSEWHERE = re.compile(r"not a git repository: (?!\(null\))(.+)")
+# git warns of these, takes one of several commits, and succeeds.
+_GUESSED = re.compile(
+    r"log for .* only goes back to .*|(refname (?!'HEAD')|short object ID )\S+ is ambiguous"
+)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _WHOLE = re.MULTILINE | re.DOTALL
 
@@ -81,10 +85,17 @@ class Repository:
         top, _, prefix = output.rstrip("\n").partition("\n")
         return cls(Path(top), prefix)
 
-    def git(self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str = "") -> str:
+    def git(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        stdin: str = "",
+        refused: re.Pattern[str] | None = None,
+    ) -> str:
         """Run git and return its output. Raises GitError, or UsageError for content that a partial clone lacks."""
         try:
-            return run_git(self.top, "--literal-pathspecs", *arguments, env=env, stdin=stdin)
+            words = ("--literal-pathspecs", *arguments)
+            return run_git(self.top, *words, env=env, stdin=stdin, refused=refused)
         except GitError as error:
             if not _MISSING.search(str(error)) and not (
                 _ABSENT.search(str(error)) and self._is_partial
@@ -110,16 +121,21 @@ class Repository:
     def commit(self, revision: str) -> Commit:
         """Return the commit that a revision names.
 
-        Raises UsageError for a name of both a branch and a tag, and for an unknown revision; the message suggests
-        names, or how to complete a shallow clone.
+        Raises UsageError for a name of both a branch and a tag, for a time before the reflog begins, and for an
+        unknown revision; the message suggests names, or how to complete a shallow clone.
         """
         self._refuse_two_meanings(_name_in(revision))
         try:
             if revision.startswith("^"):  # excludes a commit, and names none
                 raise self._unknown(revision)
-            sha = self.git("rev-parse", "--verify", "--quiet", revision).strip()
+            sha = self.git("rev-parse", "--verify", revision, refused=_GUESSED).strip()
             sha = self.git("rev-parse", "--verify", "--quiet", f"{sha}^{{commit}}").strip()
-        except GitError:
+        except GitError as error:
+            if guessed := _GUESSED.search(str(error)):
+                raise UsageError(
+                    f"{self.top}: {revision}: {guessed[0]}",
+                    "write the whole SHA of the commit (git log prints them), or refs/heads/NAME",
+                ) from None
             raise self._unknown(revision) from None
         text = self.git("show", "--no-patch", "--format=%H%x00%cI%x00%s", sha)
         sha, date, title = text.rstrip("\n").split("\0")

@@ -46,11 +46,12 @@ def run_git(
     env: Mapping[str, str] | None = None,
     stdin: str = "",
     allowed: tuple[int, ...] = (0,),
+    refused: re.Pattern[str] | None = None,
 ) -> str:
     """Run git in a directory and return its output.
 
     GIT_* variables of the caller (set by a hook) are removed, except for its configuration (set by a CI system). The
-    locale is fixed. Raises GitError, or NoGit if git is not installed.
+    locale is fixed. Raises GitError, also for a warning that matches `refused`, or NoGit if git is not installed.
     """
     clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | caller_settings()
     try:
@@ -78,7 +79,7 @@ def run_git(
         ) from None
     except subprocess.TimeoutExpired:
         raise GitError(f"git {_command(arguments)} took more than {TIMEOUT_S:g} s") from None
-    if done.returncode not in allowed:
+    if done.returncode not in allowed or (refused and refused.search(done.stderr)):
         raise GitError(
             done.stderr.strip() or f"git {_command(arguments)}: status {done.returncode}"
         )

@@ -350,6 +350,49 @@ def test_a_revision_is_what_git_calls_it(repo: Repo) -> None:
             repository.commit(name)
 
 
+def test_a_time_before_the_reflog_begins_is_refused(repo: Repo) -> None:
+    """Git warns, and takes the oldest commit that it knows: in a fresh clone, today's."""
+    repository = Repository.around(repo.engine)
+    assert repository is not None
+    for name in ("main@{yesterday}", "@{2 days ago}~1"):
+        with pytest.raises(UsageError, match="only goes back to"):
+            repository.commit(name)
+    assert repository.commit("main@{0}").title == "second"
+
+
+def test_an_abbreviated_sha_that_names_something_else_too_is_refused(repo: Repo) -> None:
+    repository = Repository.around(repo.engine)
+    assert repository is not None
+    head = repo.git("rev-parse", "HEAD").strip()
+    assert repository.commit(head[:7]).sha == head
+    repo.git("branch", head[:7], "v1")  # git takes the branch
+    with pytest.raises(UsageError, match="is ambiguous"):
+        repository.commit(head[:7])
+    assert repository.commit(head).sha == head
+    known = {sha[:4] for sha in repo.git("rev-list", "--all").split()}
+    tree, short = repo.git("rev-parse", "HEAD^{tree}").strip(), ""
+    while not short:
+        sha = repo.git("commit-tree", "-m", str(len(known)), tree).strip()
+        short = sha[:4] if sha[:4] in known else ""
+        known.add(sha[:4])
+    with pytest.raises(UsageError, match=f"short object ID {short} is ambiguous"):
+        repository.commit(short)
+
+
+@pytest.mark.parametrize("as_revision", [False, True])
+def test_a_pointer_of_git_lfs_is_not_built(repo: Repo, cache: Path, as_revision: bool) -> None:
+    """A clone that was made without Git LFS has pointers instead of files, and git reports nothing."""
+    (repo.engine / ".gitattributes").write_text("*.dat filter=lfs\n")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"
+    (repo.engine / "words.dat").write_text(pointer)
+    repo.commit("with a large file")
+    (repo.engine / "words.dat").write_text("content\n" if as_revision else pointer)
+    spec = a_spec(a={"git": "main"} if as_revision else None)
+    with pytest.raises((UsageError, BuildError), match=r"words\.dat is a pointer") as refused:
+        resolve_sources(spec, repo.engine, cache)
+    assert refused.value.hint == "git lfs install && git lfs pull"
+
+
 def test_a_worktree_is_a_repository_like_any_other(repo: Repo, cache: Path, tmp_path: Path) -> None:
     tree = tmp_path / "beside"
     repo.git("worktree", "add", "-q", str(tree), "feature/x")
