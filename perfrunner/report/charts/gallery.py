@@ -237,6 +237,10 @@ def share_out(tasks: Sequence[Callable[[], T]], processes: int | None = None) ->
 def _of_use(tasks: int) -> int:
     if sys.platform != "linux" or threading.active_count() > 1:
         return 1
+    try:
+        get_context("fork").Lock()
+    except OSError:  # without a writable /dev/shm there are no semaphores
+        return 1
     return min(len(os.sched_getaffinity(0)), MOST, tasks // LEAST_TASKS)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -56,6 +57,20 @@ def test_results_come_in_the_order_of_the_tasks(processes):
     words = [bytes([n]) * 100_000 for n in range(7)]
     assert share_out([partial(bytes, word) for word in words], processes) == words
     assert share_out([], processes) == []
+
+
+def test_charts_are_drawn_without_shared_memory(monkeypatch):
+    """A container may have no /dev/shm, or a read-only one."""
+    tried = []
+
+    def refused(*_):
+        tried.append(True)
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("multiprocessing.synchronize._multiprocessing.SemLock", refused)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
+    assert share_out([partial(bytes, 3)] * 12) == [bytes(3)] * 12
+    assert tried
 
 
 def test_tasks_run_at_once_and_not_here(pids):
