@@ -32,7 +32,7 @@ from perfrunner.hosts.tuning import BY_HAND, restore, summarized, tune, tuned_by
 from perfrunner.spec.cluster import LOOPBACK, ClusterSpec, HostSpec
 from perfrunner.spec.units import ANY, AUTO
 
-_WARNED_AT_START = ("governor", "load", "clock source", "disk", "process limits")
+_WARNED_AT_START = ("governor", "load", "CPU quota", "clock source", "disk", "process limits")
 REGAIN_EVERY_S = 1.0
 
 

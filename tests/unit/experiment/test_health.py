@@ -6,6 +6,7 @@ import pytest
 
 from perfrunner.build.place import Platform
 from perfrunner.experiment.preflight.health import CHECKS, cpu_shares, host_findings, judge_platform
+from perfrunner.experiment.preflight.hosts import _warnings as start_warnings
 
 DEBIAN = Platform("Linux", "x86_64", "glibc 2.36")
 WELL = {
@@ -161,3 +162,10 @@ def test_shares_of_cpu_time_between_two_looks() -> None:
     # 30 + 5 + 10 + 2 + 3 = 50 busy, 40 idle, 10 stolen; guest time is in user time already
     assert cpu_shares(first, second) == pytest.approx((0.5, 0.1))
     assert cpu_shares(first, first) == (0.0, 0.0)
+
+
+def test_a_cpu_quota_is_reported_when_a_run_begins() -> None:
+    """It throttles every figure of the run, and only `doctor` named it."""
+    assert [*start_warnings("h", WELL)] == []
+    limited = {**WELL, "cgroup_cpu_max": "150000 100000"}
+    assert ["a CPU quota of 1.5" in text for text, _ in start_warnings("h", limited)] == [True]
