@@ -68,11 +68,13 @@ class RunHosts:
         """Return whether all hosts are locked. A lost connection loses the lock, and another run may then measure."""
         return all(host.locked for host in self.hosts.values())
 
-    def regain(self, patience_s: float) -> None:
+    def regain(self, patience_s: float, report: Callable[[HostError], object]) -> None:
         """Reconnect, lock and clean all hosts. Raises HostError if one is still unreachable after `patience_s`.
 
-        Hosts that are back are checked in every round, because they may disappear again.
+        Hosts that are back are checked in every round, because they may disappear again. Each reason for the wait
+        is reported once: some, such as a changed host key, need the user.
         """
+        reported: set[str] = set()
         deadline = time.monotonic() + patience_s
         cleared: set[str] = set()
         while True:
@@ -89,8 +91,12 @@ class RunHosts:
             if missing is None and self.locked:
                 self.facts = facts
                 return
-            if missing is not None and time.monotonic() > deadline:
-                raise missing
+            if missing is not None:
+                if time.monotonic() > deadline:
+                    raise missing
+                if missing.message not in reported:
+                    report(missing)
+                    reported.add(missing.message)
             time.sleep(REGAIN_EVERY_S)
 
     def _regain_host(self, name: str, host: Host) -> None:
@@ -276,6 +282,9 @@ class HeldHosts:
         if not self._hosts.locked:
             raise LinkLost(LOCK_LOST)
 
+    def _report(self, missing: HostError) -> None:
+        self._context.listener.on_event(ev.Warned(missing.message, missing.hint or ""))
+
     def until_held(self, name: str, work: Callable[[], Done]) -> Done:
         """Do work that is not a unit of trials; repeat all of it if a connection is lost before it ends."""
         self.hold()
@@ -299,7 +308,7 @@ class HeldHosts:
         """
         self._context.listener.on_event(ev.Warned(f"{why}; waiting for the hosts"))
         self._context.journal.append("link-lost", why=why)
-        self._hosts.regain(REGAIN_PATIENCE_S)
+        self._hosts.regain(REGAIN_PATIENCE_S, self._report)
         if changes := self._hosts.recorded_changes(self.recorded):
             note_changes(self._facts, self._hosts.facts, changes)
             self._context.store.set_facts(self._context.session.experiment.id, self._facts)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import paramiko
 import pytest
-from sshd import Sshd, raised_sshd
+from sshd import Sshd, known_hosts_line, make_key, raised_sshd
 
 from perfrunner.experiment.outdir import JOURNAL, read_journal
 from perfrunner.hosts import Host, LinkLost
@@ -71,6 +71,25 @@ def test_a_cut_link_costs_a_block(sshd: Sshd, tmp_path: Path, profile: str | Non
     assert ["profile" in t.facts for t in data.trials if t.status == "ok"] == [bool(profile)] * 2
     assert any("waiting for the hosts" in event["message"] for event in driver.of("Warned"))
     assert not list((lab.work / "registry").glob("*.json")), "the cut trial's engines were stopped"
+    lab.assert_nothing_left()
+
+
+def test_a_run_that_waits_for_its_hosts_says_what_is_missing(sshd: Sshd, tmp_path: Path) -> None:
+    """The key of a host that was set up again does not come back by waiting."""
+    lab = the_lab(sshd, tmp_path, variants=SLOW)
+    driver = lab.start()
+    driver.wait_for("TrialPhase", phase="access")
+    known = sshd.known_hosts.read_text()
+    make_key(tmp_path / "other")
+    port = sshd.host_spec(lab.work).port
+    assert port is not None
+    sshd.known_hosts.write_text(known_hosts_line(port, tmp_path / "other"))
+    sshd.cut()
+    while "the host key differs" not in driver.wait_for("Warned")["message"]:
+        pass
+    sshd.known_hosts.write_text(known)
+    assert driver.finish() == 0, driver.stderr()
+    assert (2, "changed", "ok") in results(lab)
     lab.assert_nothing_left()
 
 

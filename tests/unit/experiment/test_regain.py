@@ -71,10 +71,12 @@ def test_a_host_that_goes_again_is_waited_for_again(monkeypatch: pytest.MonkeyPa
     again = FakeHost([True, True, False, True])  # lock, sweep; gone as it is asked what it is
     late = FakeHost([False, False, True])
     hosts = waiting(monkeypatch, again=again, late=late)
-    hosts.regain(5.0)
+    reasons: list[HostError] = []
+    hosts.regain(5.0, reasons.append)
     assert hosts.locked
     assert again.did == ["lock", "sweep", "lock", "sweep", "facts", "facts"]
     assert hosts.recorded_changes(hosts.facts) == []
+    assert [reason.message for reason in reasons] == ["away"], "once, however long it takes"
 
 
 def test_those_that_are_back_do_not_wait_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,12 +84,12 @@ def test_those_that_are_back_do_not_wait_for_the_others(monkeypatch: pytest.Monk
     dead, alive = FakeHost([False]), FakeHost([True])
     hosts = waiting(monkeypatch, dead=dead, alive=alive)
     with pytest.raises(HostError, match="away"):
-        hosts.regain(0.0)
+        hosts.regain(0.0, print)
     assert alive.did[:2] == ["lock", "sweep"]
 
 
 def test_a_host_that_restarted_gets_what_it_may_have_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     same, restarted = FakeHost([True]), FakeHost([True], boot="b2")
-    waiting(monkeypatch, same=same, restarted=restarted).regain(5.0)
+    waiting(monkeypatch, same=same, restarted=restarted).regain(5.0, print)
     assert same.did == ["lock", "sweep", "facts"]
     assert restarted.did == ["lock", "sweep", "deploy", "facts"]
