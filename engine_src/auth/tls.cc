@@ -4,6 +4,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -40,6 +41,20 @@ void noteMessage(int isSent, int /*version*/, int type, const void* message, siz
     if (isSent == 0 && type == SSL3_RT_HANDSHAKE && size > 0 &&
         *static_cast<const uint8_t*>(message) == SSL3_MT_KEY_UPDATE) {
         ++static_cast<TlsSession::Peer*>(SSL_get_app_data(ssl))->keyUpdates;
+    }
+}
+
+/// As libpq: a key is its owner's, but the group may read one that belongs to root.
+void checkAccess(const std::filesystem::path& key) {
+    struct stat info {};
+    if (::stat(key.c_str(), &info) != 0) {
+        return;  // OpenSSL reports why
+    }
+    const mode_t refused = info.st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO;
+    if ((info.st_mode & refused) != 0) {
+        throw TlsError("TLS: the private key " + key.string() +
+                       " is accessible to its group or others; chmod 600 it (or 640 if root owns "
+                       "it)");
     }
 }
 
@@ -128,6 +143,7 @@ TlsContext::TlsContext() : context_(SSL_CTX_new(TLS_method()), SSL_CTX_free) {
 }
 
 void TlsContext::load(const std::filesystem::path& cert, const std::filesystem::path& key) {
+    checkAccess(key);
     SSL_CTX* const context = context_.get();
     check(SSL_CTX_use_certificate_chain_file(context, cert.c_str()), cert.string());
     check(SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM), key.string());

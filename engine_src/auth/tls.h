@@ -69,7 +69,8 @@ class TlsSession {
 
 class TlsContext {
   public:
-    /// Takes a chain of certificates and the key of the first one, in PEM files. With `clientCa`,
+    /// Takes a chain of certificates and the key of the first one, in PEM files. Only its owner may
+    /// have access to the key, but the group may read one that belongs to root. With `clientCa`,
     /// only clients with a certificate of that authority are served. Throws TlsError.
     static TlsContext server(const std::filesystem::path& cert, const std::filesystem::path& key,
                              const std::filesystem::path& clientCa = {});

@@ -7,6 +7,7 @@
 #include <openssl/x509.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cstdio>
@@ -135,6 +136,7 @@ class TlsTest : public testing::Test {
         const std::unique_ptr<FILE, CloseFile> certs(std::fopen(certFile_.c_str(), "w"));
         PEM_write_X509(certs.get(), cert.get());
         const std::unique_ptr<FILE, CloseFile> keys(std::fopen(keyFile_.c_str(), "w"));
+        ::fchmod(::fileno(keys.get()), S_IRUSR | S_IWUSR);
         PEM_write_PrivateKey(keys.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
     }
 

@@ -254,6 +254,43 @@ def test_a_key_that_does_not_fit_is_refused(kv_engine: Path, certificates: Certi
     assert "client.key" in result.stderr
 
 
+@pytest.mark.parametrize("mode", [0o604, 0o620, 0o644])
+def test_a_key_that_others_can_access_is_refused(
+    mode: int, kv_engine: Path, certificates: Certificates, tmp_path: Path
+) -> None:
+    key = tmp_path / "shown.key"
+    shutil.copyfile(certificates["client.key"], key)
+    key.chmod(mode)
+    shown = [f"--tls-cert={certificates['client.pem']}", f"--tls-key={key}"]
+    programs = {
+        "kv_engine": ["--port=0", "--tls-port=0", f"--data-dir={tmp_path / 'data'}"],
+        "kvctl": ["stat", f"--tls-ca={certificates['ca.pem']}"],
+        "pillowfight": [f"--tls-ca={certificates['ca.pem']}"],
+    }
+    for program, flags in programs.items():
+        result = subprocess.run(
+            [str(kv_engine.parent / program), *flags, *shown],
+            check=False, capture_output=True, text=True, timeout=100,
+        )  # fmt: skip
+        assert result.returncode == 2, program
+        assert str(key) in result.stderr
+        assert "chmod 600" in result.stderr
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o600, 0o640])
+def test_a_key_of_its_owner_is_accepted(
+    mode: int, serve: Callable[..., int], tools: Tools, certificates: Certificates, tmp_path: Path
+) -> None:
+    key = tmp_path / "own.key"
+    shutil.copyfile(certificates["client.key"], key)
+    key.chmod(mode)
+    shown = [f"--tls-cert={certificates['client.pem']}", f"--tls-key={key}"]
+    group_may_read = key.stat().st_uid == 0
+    expected = 2 if mode == 0o640 and not group_may_read else 0
+    done = tools.run("kvctl", serve(), "stat", *shown)
+    assert done.returncode == expected, done.stderr
+
+
 class Tools:
     """The programs that are built next to the engine, as user ann, over TLS."""
 
