@@ -100,7 +100,9 @@ void addFlags(CLI::App& app, CommandLine& line, FlagTexts& texts) {
     auto* cert =
             app.add_option("--tls-cert", line.tlsCert,
                            "PEM file with the server's certificate, and those that vouch for it");
-    auto* key = app.add_option("--tls-key", line.tlsKey, "PEM file with the certificate's key, mode 0600 (root's: up to 0640)");
+    auto* key =
+            app.add_option("--tls-key", line.tlsKey,
+                           "PEM file with the certificate's key, mode 0600 (root's: up to 0640)");
     cert->needs(key);
     key->needs(cert);
     app.add_option("--tls-port", line.tlsPort, "Port for TLS, besides --port; 0 = any free one")

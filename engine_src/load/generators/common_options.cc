@@ -43,7 +43,8 @@ void addConnectionFlags(CLI::App& app, ConnectionFlags& flags) {
                               "use TLS; PEM file of the authorities that vouch for the server");
     auto* cert = app.add_option("--tls-cert", flags.tlsCert,
                                 "PEM file of a certificate to show to the server");
-    auto* key = app.add_option("--tls-key", flags.tlsKey, "PEM file of the certificate's key, mode 0600 (root's: up to 0640)");
+    auto* key = app.add_option("--tls-key", flags.tlsKey,
+                               "PEM file of the certificate's key, mode 0600 (root's: up to 0640)");
     cert->needs(ca)->needs(key);
     key->needs(cert);
     app.add_option("--op-timeout", flags.opTimeout, "seconds without an answer that are a failure")
