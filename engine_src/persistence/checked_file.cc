@@ -61,6 +61,17 @@ std::string identityOf(const std::filesystem::path& file) {
                        hasBirth ? info.stx_btime.tv_nsec : 0);
 }
 
+std::string readWhole(const std::filesystem::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    try {
+        if (in) {
+            return {std::istreambuf_iterator<char>(in), {}};
+        }
+    } catch (const std::ios_base::failure&) {  // a directory can be opened, but not read
+    }
+    throw DamageError(path.string() + " cannot be read");
+}
+
 void writeWhole(const std::filesystem::path& path, const std::string& text) {
     writeWhole(path, [&text](const std::string&) { return text; });
 }
@@ -78,10 +89,9 @@ std::optional<std::string> readChecked(const std::filesystem::path& path) {
     if (!std::filesystem::exists(path)) {
         return std::nullopt;
     }
-    std::ifstream in(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::string text = readWhole(path);
     std::string line = text.substr(0, text.find('\n'));
-    if (!in || text != withChecksum(line)) {
+    if (text != withChecksum(line)) {
         throw DamageError(path.string() + " is damaged");
     }
     return line;

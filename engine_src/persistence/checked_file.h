@@ -13,6 +13,9 @@ namespace kv {
 /// false if that is not possible.
 bool syncPath(const std::filesystem::path& path);
 
+/// Returns the contents of a file. Throws DamageError if it cannot be read.
+std::string readWhole(const std::filesystem::path& path);
+
 /// Writes atomically: a crash or a power cut leaves the old file or the new one. Throws StoreError.
 void writeWhole(const std::filesystem::path& path, const std::string& text);
 
@@ -28,7 +31,7 @@ void writeChecked(const std::filesystem::path& path,
 std::string identityOf(const std::filesystem::path& file);
 
 /// Returns the line that writeChecked() wrote; nothing if there is no file. Throws DamageError if
-/// the checksum does not match.
+/// it cannot be read or the checksum does not match.
 std::optional<std::string> readChecked(const std::filesystem::path& path);
 
 }  // namespace kv

@@ -233,9 +233,11 @@ TEST_F(DamageTest, TheNotesNameNoLogThatIsNotThere) {
 
 TEST_F(DamageTest, AMarkWithAChangedByteIsIgnored) {
     const auto path = dir_.root() / "data";
-    const DataDir marked(path, 2, 1024);
-    marked.writeLayout();
-    marked.markClean({{kVb, 1, VbUuid{7}, Seqno{9}, 8}});
+    {
+        const DataDir marked(path, 2, 1024);
+        marked.writeLayout();
+        marked.markClean({{kVb, 1, VbUuid{7}, Seqno{9}, 8}});
+    }
     ASSERT_TRUE(DataDir(path, 2, 1024).cleanMark());
     for (uint64_t at = 0, size = std::filesystem::file_size(path / "clean"); at < size; ++at) {
         flipBit(path / "clean", at);

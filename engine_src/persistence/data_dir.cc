@@ -2,9 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include <algorithm>
-#include <fstream>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -23,13 +24,21 @@ constexpr int kMarkFormat = 1;
 constexpr const char* kCreating = "creating";
 
 void checkLayout(const std::filesystem::path& path, unsigned shards, unsigned vbuckets) {
-    std::ifstream in(path);
-    const auto layout = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
-    if (!layout.is_object() || layout.value("format", 0) != kFormat) {
-        throw StoreError(path.string() + " is not the layout of a data directory of this engine");
+    uint64_t storedShards = 0;
+    uint64_t storedVbuckets = 0;
+    try {
+        const auto layout = nlohmann::json::parse(readWhole(path));
+        if (layout.at("format") != kFormat) {
+            throw StoreError(path.string() + " is of another version of this engine");
+        }
+        storedShards = layout.at("shards").get<uint64_t>();
+        storedVbuckets = layout.at("vbuckets").get<uint64_t>();
+    } catch (const nlohmann::json::exception&) {
+        throw DamageError(path.string() +
+                          " is not the layout of a data directory of this engine. Restore it: it "
+                          R"(has {"format":1,"shards":S,"vbuckets":V} with the values of the )"
+                          "first start");
     }
-    const unsigned storedShards = layout.value("shards", 0U);
-    const unsigned storedVbuckets = layout.value("vbuckets", 0U);
     if (storedShards != shards || storedVbuckets != vbuckets) {
         throw StoreError(fmt::format("{} was written with --shards {} --vbuckets {}, not {} and {}",
                                      path.parent_path().string(), storedShards, storedVbuckets,
@@ -46,12 +55,19 @@ bool isUnused(const std::filesystem::path& store) {
     });
 }
 
-/// Returns true if another process has the store open.
-bool isOpenElsewhere(const std::filesystem::path& store) {
-    const Fd file(::open((store / "LOCK").c_str(), O_RDWR | O_CLOEXEC));
-    struct flock lock {};
-    lock.l_type = F_WRLCK;
-    return file && ::fcntl(file.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+/// Keeps other processes away from the directory until the result is destroyed.
+Fd lockDirectory(const std::filesystem::path& path) {
+    const auto file = path / "lock";
+    Fd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) {
+        return lock;
+    }
+    if (errno == EWOULDBLOCK) {
+        throw StoreError(path.string() +
+                         " is in use by another process: stop it, or use another --data-dir");
+    }
+    throw StoreError("cannot lock " + file.string() + ": " +
+                     std::generic_category().message(errno));
 }
 
 std::string textOf(const std::vector<StoredVBucket>& stored, const std::string& identity) {
@@ -114,6 +130,7 @@ DataDir::DataDir(std::filesystem::path path, unsigned shards, unsigned vbuckets)
         throw StoreError("cannot make the data directory " + path_.string() + ": " +
                          error.message());
     }
+    lock_ = lockDirectory(path_);
     const auto layout = path_ / "layout.json";
     // Without its layout, the directory of a clean stop is damaged, not new.
     new_ = !std::filesystem::exists(layout) && !std::filesystem::exists(path_ / "clean");
@@ -138,9 +155,6 @@ void DataDir::begin() const {
         if (!interrupted || !isUnused(store)) {
             hasStores = true;
             continue;
-        }
-        if (isOpenElsewhere(store)) {
-            throw StoreError(store.string() + " is in use by another process");
         }
         log::warn("{} was not completed by an earlier start, and is made again", store.string());
         std::error_code error;

@@ -1,6 +1,7 @@
 // DataDir: the directory of a persistent bucket: one store per shard, a layout file and a mark of a
 // clean stop.
 //
+// - lock: locked by the process that uses the directory;
 // - layout.json: {"format":1,"shards":2,"vbuckets":1024}: written once, when the stores have been
 //   made; another layout is refused, because documents would be searched in the wrong shard;
 // - creating: present until that; a start that finds it without a layout begins again;
@@ -21,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "types/fd.h"
 #include "types/ids.h"
 
 namespace kv {
@@ -39,8 +41,8 @@ struct StoredVBucket {
 class DataDir {
   public:
     /// Creates the directory or checks its layout, and reads the mark. Removes the empty stores
-    /// that an interrupted first start left, unless another process is making them. Throws
-    /// StoreError.
+    /// that an interrupted first start left. Throws StoreError, also if another DataDir has the
+    /// directory.
     DataDir(std::filesystem::path path, unsigned shards, unsigned vbuckets);
 
     /// True if it has no layout yet: the stores, if there are any, were never used.
@@ -66,6 +68,7 @@ class DataDir {
     void begin() const;
 
     std::filesystem::path path_;
+    Fd lock_;
     unsigned shards_;
     unsigned vbuckets_;
     bool new_{false};
