@@ -29,6 +29,8 @@ constexpr size_t kMostOutstanding = 4 * kBufferBytes;
 constexpr uint64_t kLastSeqno = ~uint64_t{0};
 /// Opaque of the control message that an older source does not know.
 constexpr uint32_t kMarkerControl = 1;
+/// Opaque of the request for the seqnos of all vBuckets of the source; StartOvers uses 0 and 1.
+constexpr uint32_t kSourceSeqnos = 2;
 
 /// Returns the opaque of a stream: the vBucket and the number of the request.
 uint32_t opaqueOf(Vbid vbid, uint16_t request) {
@@ -104,6 +106,9 @@ void ReplicationSession::openStreams() {
     startOvers_.clear();
     streaming_ = true;
     nextRequests_ = {};
+    if (vbuckets_.empty()) {
+        send_({.opcode = Opcode::kGetAllVBSeqnos, .opaque = kSourceSeqnos});
+    }
     requestMissing();
 }
 
@@ -216,6 +221,10 @@ void ReplicationSession::handleAnswer(const FrameView& frame) {
         return;
     }
     if (frame.header.opcode == Opcode::kGetAllVBSeqnos) {
+        if (frame.header.opaque == kSourceSeqnos) {
+            checkVBuckets(frame);
+            return;
+        }
         for (const auto& decision : startOvers_.handleSeqnos(frame)) {
             carryOut(decision);
         }
@@ -235,6 +244,16 @@ void ReplicationSession::handleAnswer(const FrameView& frame) {
         return;
     }
     handleStreamAnswer(frame);
+}
+
+void ReplicationSession::checkVBuckets(const FrameView& answer) const {
+    const auto seqnos = decodeSeqnos(answer);
+    if (!seqnos.empty() && seqnos.rbegin()->first >= bucket_.vbucketCount()) {
+        throw std::runtime_error(
+                fmt::format("the source has vBucket {}, but this node has only {}: start it with "
+                            "the --vbuckets of the source",
+                            seqnos.rbegin()->first, bucket_.vbucketCount()));
+    }
 }
 
 void ReplicationSession::handleStreamAnswer(const FrameView& frame) {

@@ -79,6 +79,9 @@ class ReplicationSession {
     [[nodiscard]] bool isSameTerm(Vbid vbid) const;
     void handleEnd(Vbid vbid, dcp::EndStatus reason);
     void handleAnswer(const protocol::FrameView& frame);
+    /// Throws std::runtime_error if the source has vBuckets that this node lacks: their documents
+    /// would be missing here after a promotion.
+    void checkVBuckets(const protocol::FrameView& answer) const;
     void handleStreamAnswer(const protocol::FrameView& frame);
     /// Reports why the source refuses a stream; it is requested again in the next round.
     void endRefused(Vbid vbid, protocol::Status why);

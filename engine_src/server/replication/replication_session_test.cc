@@ -34,6 +34,17 @@ TEST_F(ReplicationSessionTest, ASourceMayLackMarkersWithAPurgeSeqno) {
     EXPECT_THROW(refuse("enable_expiry_opcode"), std::runtime_error);
 }
 
+TEST_F(ReplicationSessionTest, ASourceWithMoreVBucketsIsLeft) {
+    const auto answer = [this](std::vector<uint8_t> vbucketAndSeqno) {
+        send({.magic = Magic::kClientResponse,
+              .opcode = Opcode::kGetAllVBSeqnos,
+              .opaque = kVBucketQuestion,
+              .value = vbucketAndSeqno});
+    };
+    EXPECT_NO_THROW(answer({0, 0, 0, 0, 0, 0, 0, 0, 0, 7}));
+    EXPECT_THROW(answer({0, 1, 0, 0, 0, 0, 0, 0, 0, 7}), std::runtime_error);
+}
+
 TEST_F(ReplicationSessionTest, AStreamThatEndsImmediatelyIsNotRequestedInALoop) {
     for (int i = 0; i < 1000; ++i) {
         accept();

@@ -49,7 +49,8 @@ bool shareHistory(const std::vector<FailoverEntry>& one, const std::vector<Failo
                        [&](const FailoverEntry& entry) { return names(other, entry.uuid); });
 }
 
-/// Returns the seqnos by vBucket; none if the request was refused.
+}  // namespace
+
 std::map<uint16_t, Seqno> decodeSeqnos(const FrameView& answer) {
     constexpr size_t kEntry = sizeof(uint16_t) + sizeof(uint64_t);
     std::map<uint16_t, Seqno> seqnos;
@@ -61,8 +62,6 @@ std::map<uint16_t, Seqno> decodeSeqnos(const FrameView& answer) {
     }
     return seqnos;
 }
-
-}  // namespace
 
 StartOvers::StartOvers(Bucket& bucket, const FrameSink& send)
     : bucket_(bucket), send_(send), sourceActive_(bucket.vbucketCount()) {}

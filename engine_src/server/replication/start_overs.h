@@ -24,6 +24,9 @@
 
 namespace kv::server {
 
+/// Returns the seqnos by vBucket of an answer to GET_ALL_VB_SEQNOS; none if it was refused.
+std::map<uint16_t, Seqno> decodeSeqnos(const protocol::FrameView& answer);
+
 class StartOvers {
   public:
     struct Decision {

@@ -134,6 +134,22 @@ def test_a_replica_is_charged_for_what_it_holds(kind: str, start_pair: Any, tmp_
     until(lambda: used(replica.port) == pytest.approx(used(source.port), rel=0.3))
 
 
+def test_a_follower_with_fewer_vbuckets_replicates_nothing_and_says_so(
+    start_pair: Any, start_engine: Callable[..., Any], tmp_path: Any
+) -> None:
+    """A copy of a part of the documents would pass for the whole after its promotion."""
+    source = start_pair("ephemeral")
+    load(source.port, 200, seed=1)
+    replica = start_engine(
+        "--vbuckets", str(VBUCKETS // 2), "--replicate-from", f"127.0.0.1:{source.port}",
+        "--data-dir", str(tmp_path / "replica"),
+    )  # fmt: skip
+    with Wire(replica.port) as wire:
+        until(lambda: int(wire.stats(b"replication")["connections"]) >= 2)
+        assert wire.stats()["curr_items"] == "0"
+        assert f"has vBucket {VBUCKETS - 1}" in replica.log.read_text()
+
+
 def test_a_replica_of_a_replica(start_pair: Any) -> None:
     source = start_pair("ephemeral")
     middle = start_pair("ephemeral", replica_of=source)
