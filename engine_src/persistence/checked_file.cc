@@ -2,17 +2,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include <cerrno>
 #include <fstream>
 #include <iterator>
 #include <string_view>
 #include <system_error>
 
 #include "persistence/store_error.h"
-#include "types/fd.h"
 
 namespace kv {
 
@@ -28,6 +29,19 @@ std::string withChecksum(const std::string& line) {
 bool syncPath(const std::filesystem::path& path) {
     const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     return file && ::fsync(file.get()) == 0;
+}
+
+Fd lockFile(const std::filesystem::path& file) {
+    Fd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) {
+        return lock;
+    }
+    if (errno == EWOULDBLOCK) {
+        throw StoreError(file.parent_path().string() +
+                         " is in use by another process: stop it, or use another --data-dir");
+    }
+    throw StoreError("cannot lock " + file.string() + ": " +
+                     std::generic_category().message(errno));
 }
 
 namespace {

@@ -7,11 +7,17 @@
 #include <optional>
 #include <string>
 
+#include "types/fd.h"
+
 namespace kv {
 
 /// Makes changes of a file, or of the names in a directory, survive the loss of power. Returns
 /// false if that is not possible.
 bool syncPath(const std::filesystem::path& path);
+
+/// Locks a file of a data directory, which keeps other engines away until the result is destroyed.
+/// Throws StoreError, also if another one has locked it.
+Fd lockFile(const std::filesystem::path& file);
 
 /// Returns the contents of a file. Throws DamageError if it cannot be read.
 std::string readWhole(const std::filesystem::path& path);

@@ -1,11 +1,8 @@
 #include "persistence/data_dir.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -13,7 +10,6 @@
 #include "logging/log.h"
 #include "persistence/checked_file.h"
 #include "persistence/store_error.h"
-#include "types/fd.h"
 
 namespace kv {
 
@@ -53,21 +49,6 @@ bool isUnused(const std::filesystem::path& store) {
         const auto ending = file.path().extension();
         return ending == ".sst" || (ending == ".log" && file.file_size() != 0);
     });
-}
-
-/// Keeps other processes away from the directory until the result is destroyed.
-Fd lockDirectory(const std::filesystem::path& path) {
-    const auto file = path / "lock";
-    Fd lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) {
-        return lock;
-    }
-    if (errno == EWOULDBLOCK) {
-        throw StoreError(path.string() +
-                         " is in use by another process: stop it, or use another --data-dir");
-    }
-    throw StoreError("cannot lock " + file.string() + ": " +
-                     std::generic_category().message(errno));
 }
 
 std::string textOf(const std::vector<StoredVBucket>& stored, const std::string& identity) {
@@ -130,7 +111,7 @@ DataDir::DataDir(std::filesystem::path path, unsigned shards, unsigned vbuckets)
         throw StoreError("cannot make the data directory " + path_.string() + ": " +
                          error.message());
     }
-    lock_ = lockDirectory(path_);
+    lock_ = lockFile(path_ / "lock");
     const auto layout = path_ / "layout.json";
     // Without its layout, the directory of a clean stop is damaged, not new.
     new_ = !std::filesystem::exists(layout) && !std::filesystem::exists(path_ / "clean");

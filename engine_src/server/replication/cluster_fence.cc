@@ -13,6 +13,11 @@ namespace kv::server {
 
 namespace {
 
+/// Its revision is that of one node. A bucket without a disk locks no directory.
+Fd lockFor(const std::filesystem::path& file) {
+    return lockFile(file.parent_path() / "cluster.lock");
+}
+
 std::optional<protocol::ConfigVersion> readStored(const std::filesystem::path& file) {
     try {
         const auto line = readChecked(file);
@@ -34,6 +39,7 @@ std::optional<protocol::ConfigVersion> readStored(const std::filesystem::path& f
 ClusterFence::ClusterFence(Bucket& bucket, std::filesystem::path file)
     : bucket_(bucket),
       file_(std::move(file)),
+      lock_(std::filesystem::exists(file_) ? lockFor(file_) : Fd()),
       stored_(readStored(file_)),
       up_(stored_.has_value()) {
     if (!up_) {
@@ -90,10 +96,13 @@ OpStatus ClusterFence::publish(const std::shared_ptr<const ClusterConfig>& confi
     return OpStatus::Ok;
 }
 
-void ClusterFence::store(protocol::ConfigVersion version) const {
+void ClusterFence::store(protocol::ConfigVersion version) {
     std::error_code error;
-    // If it fails, so does the write, which reports the error.
+    // If it fails, so does the next step, which reports the error.
     std::filesystem::create_directories(file_.parent_path(), error);
+    if (!lock_) {
+        lock_ = lockFor(file_);
+    }
     writeChecked(file_,
                  nlohmann::json({{"revEpoch", version.epoch}, {"rev", version.revision}}).dump());
 }

@@ -20,12 +20,14 @@
 #include "protocol/extras.h"
 #include "server/replication/cluster_config.h"
 #include "server/stats/key_values.h"
+#include "types/fd.h"
 
 namespace kv::server {
 
 class ClusterFence {
   public:
-    /// Reads the file and raises the fence if there is one. Throws StoreError.
+    /// Reads the file and raises the fence if there is one. Throws StoreError, also if another
+    /// node uses the file.
     ClusterFence(Bucket& bucket, std::filesystem::path file);
     ClusterFence(const ClusterFence&) = delete;
     ClusterFence& operator=(const ClusterFence&) = delete;
@@ -42,12 +44,13 @@ class ClusterFence {
     [[nodiscard]] KeyValues stats() const;
 
   private:
-    void store(protocol::ConfigVersion version) const;
+    void store(protocol::ConfigVersion version);
     void lower(const ClusterConfig& config, const std::function<void(Vbid)>& activated);
 
     Bucket& bucket_;
     const std::filesystem::path file_;
-    std::mutex publishing_;     ///< guards the file; taken before mutex_
+    Fd lock_;                   ///< held while the file is that of this node
+    std::mutex publishing_;     ///< guards the file and its lock; taken before mutex_
     mutable std::mutex mutex_;  ///< guards everything below, and changes that depend on it
     std::optional<protocol::ConfigVersion> stored_;
     bool up_{false};

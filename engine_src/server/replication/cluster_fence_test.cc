@@ -26,6 +26,7 @@ class ClusterFenceTest : public testing::Test {
         return Bucket::createEphemeral(config);
     }
     void start() {
+        fence_.reset();  // its node has the file
         bucket_ = makeBucket();
         for (const Vbid vbid : {Vbid{0}, Vbid{1}}) {
             bucket_->setVBucketState(vbid, VbState::Active, OpTime::now());

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from wire import Wire, set_frame
+from wire import Wire, frame, set_frame
 
+from perfrunner.experiment.trial.vbucket_map import cluster_config
 from tests.integration.engine.conftest import Engine
 from tests.support.waiting import PATIENCE_S, until
 
@@ -57,6 +58,24 @@ def test_a_directory_has_one_engine(
     engine.process.wait(PATIENCE_S)
     with Wire(start_engine(kind="persistent").port) as wire:
         assert wire.ask(0x00, b"key").value == b"value"
+
+
+def test_nodes_do_not_overwrite_the_revision_of_each_other(
+    start_engine: Callable[..., Engine],
+) -> None:
+    """A node that read the lower revision of another one would serve as active too early."""
+    first, second = (start_engine("--vbuckets", "2") for _ in range(2))
+
+    def publish(engine: Engine) -> int:
+        config = cluster_config([("127.0.0.1", engine.port)], [[0], [0]], this=0)
+        with Wire(engine.port) as wire:
+            return wire.ask(0xB4, value=config.encode()).status
+
+    assert publish(first) == 0
+    assert publish(second) == 0x86
+    assert "in use by another process" in second.log.read_text()
+    assert first.stop() == 0
+    assert publish(second) == 0
 
 
 @pytest.mark.parametrize(
