@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from wire import Wire, frame, set_frame
+from wire import Wire, set_frame
 
 from perfrunner.experiment.trial.vbucket_map import cluster_config
 from tests.integration.engine.conftest import Engine
