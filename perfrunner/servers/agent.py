@@ -31,6 +31,7 @@ from perfrunner.servers.registry import ADAPTERS, adapter_for, guess_kind, guess
 from perfrunner.servers.wire import UnfitError, Wire, WireError, connected, log_in
 
 POLL_S = 0.02
+RUNS = "the program that it becomes"
 SILENT = "nothing listens on its port"
 PATIENCE_S = 20.0  # for an answer: a busy host may not schedule a server for seconds
 _END = {signal.SIGTERM, signal.SIGINT}
@@ -84,6 +85,7 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
     """Wait for an answer.
 
     `alive` tells whether the process that was started is still there then, and `listener` which process serves.
+    `files` tells whether its program and the files that are asked about are the same as at another start.
     `protocol` is given if the kind was guessed and the server does not speak the default protocol of that kind.
     """
     unknown = given.kind is None
@@ -111,6 +113,7 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
                     "protocol": guess_protocol(kind, given.host, given.port) if unknown else "",
                     "state": asdict(state),
                     "listener": listener(given.pid, given.port),
+                    "files": file_versions(given.pid, given.file),
                 }
         except ConnectionRefusedError:
             pass
@@ -175,6 +178,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--pid", type=int, required=True)
         if name == "wait-ready":
             command.add_argument("--timeout", type=float, default=60.0)
+            command.add_argument("--file", action="append", default=[])
         if name == "sample":
             command.add_argument("--interval-ms", type=int, default=1000)
             command.add_argument("--out")
@@ -210,6 +214,16 @@ def listens(port: int) -> bool:
             except OSError:
                 return True
     return False
+
+
+def file_versions(pid: int, names: Sequence[str]) -> dict[str, list[int]]:
+    """Return what differs if a file is replaced or written to: of `names`, and of the program that `pid` runs."""
+    versions = {}
+    for name, path in [*((name, name) for name in names), (RUNS, f"/proc/{pid}/exe")]:
+        with contextlib.suppress(OSError):  # a process of another user
+            status = Path(path).stat()
+            versions[name] = [status.st_ino, status.st_size, status.st_mtime_ns]
+    return versions
 
 
 _LISTENS = "0A"  # the state in /proc/net/tcp

@@ -20,7 +20,7 @@ from perfrunner.build.tools import Progress, silent
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts.container import Image, find_image
 from perfrunner.hosts.local import LocalTransport
-from perfrunner.paths import absolute_word
+from perfrunner.paths import absolute_word, real_path
 from perfrunner.servers.checkout import Checkout, check_out
 from perfrunner.servers.checks import (
     HERE,
@@ -30,7 +30,9 @@ from perfrunner.servers.checks import (
     program_problem,
 )
 from perfrunner.servers.preload import find_library
+from perfrunner.sources.git import Commit
 from perfrunner.spec.allocator import PRELOAD, AllocatorSpec, is_crate
+from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.variant import Variant
 
 # The program in the artifact of an allocator that is built for LD_PRELOAD (engine_src/allocators/CMakeLists.txt).
@@ -77,13 +79,20 @@ class PreparedServer:
     def served_by(self, program: str, sha256: str, command_line: Sequence[str]) -> PreparedServer:
         """Return the server with the program that was found to serve: a wrapper script becomes another one.
 
-        A script that serves is in the command line of its interpreter, and stays what the build is named by.
+        A script that serves is in the command line of its interpreter, and stays what the build is named by. Raises
+        BuildError if the program is no longer the one that was prepared.
         """
         described = dict(self.provenance["server"])
         if sha256 in (described["sha256"], described.get("launched_sha256")):
             return self
+        ours = [path for path in (self.program, self.launched) if path is not None]
+        if program in [str(name) for path in ours for name in (path, real_path(path))]:
+            raise BuildError(
+                f"{program} has changed since it was prepared",
+                "start a new run; install each variant's program to a place of its own",
+            )
         described |= {"serves": program, "serves_sha256": sha256}
-        named = {str(self.program), str(self.launched)} & {*command_line}
+        named = {*map(str, ours)} & {*command_line}
         return replace(
             self,
             serves=None if named else Path(program),
@@ -119,48 +128,31 @@ def prepare(
         checkout = check_out(server, commit, cache_dir, progress)
     find = partial(_program, checkout=checkout, remote=remote, name=variant.name)
     program, digest = find(server.command[0])
-    arguments, launched, launched_digest = server.command[1:], None, None
+    described = {"command": list(server.command), "program": str(program), "sha256": digest}
+    arguments, launched = server.command[1:], None
     if (at := server.launched) is not None:
-        launched, launched_digest = find(server.command[at])
+        launched, digest = find(server.command[at])
         arguments = (*server.command[1:at], str(launched), *server.command[at + 1 :])
-    own_env = dict(variant.env)
-    if checkout is not None and not remote:
-        arguments = tuple(absolute_word(word, checkout.tree) for word in arguments)
-        own_env = {name: absolute_word(word, checkout.tree) for name, word in own_env.items()}
-    preload, library = variant.allocator.preload, None
-    if preload is not None and is_crate(preload):
-        library = _built_library(preload, engine_src, cache_dir, progress)
-    elif preload is not None and (not remote or preload.startswith("/")):
-        library = find_library(preload)
-    serving = launched or program
-    if (
-        preload is not None
-        and serving.is_absolute()
-        and (wrong := preload_problem(serving, server))
-    ):
-        raise UsageError(f"variant {variant.name}: allocator.preload: {wrong}")
-    described: dict[str, Any] = {
-        "command": list(server.command),
-        "program": str(program),
-        "sha256": digest,
-        "preload": preload,
+        described |= {"launched": str(launched), "launched_sha256": digest}
+    serving, env = launched or program, dict(variant.env)
+    if checkout is not None:
+        described |= _built_from(checkout.commit)
+        words, values = _in_checkout(arguments, env, checkout.tree)
+        _check_names_checkout((str(program), *words, *values.values()), checkout.tree)
+        if not remote:  # else placing.py has them on the host
+            arguments, env = words, values
+    _check_preload(variant, server, serving)
+    library = _library(variant, engine_src, cache_dir, progress, remote=remote)
+    described |= {
+        "preload": variant.allocator.preload,
         "library": None if library is None else str(library),
         "library_sha256": None if library is None else sha256_of(library),
     }
-    if launched is not None:
-        described |= {"launched": str(launched), "launched_sha256": launched_digest}
-    if checkout is not None:
-        built_from = checkout.commit
-        described |= {
-            "commit": built_from.sha,
-            "title": built_from.title,
-            "date": built_from.date,
-        }
     return PreparedServer(
         program=program,
         arguments=arguments,
         kind=kind_of(server, serving if serving.is_absolute() else None),
-        env={**own_env, **preloading(variant, library)},
+        env={**env, **preloading(variant, library)},
         library=library,
         content=content_of(described),
         cached=checkout is None or checkout.cached,
@@ -188,6 +180,52 @@ def _program(
             )
         raise UsageError(f"variant {name}: server.command: {wrong}")
     return path, sha256_of(path)
+
+
+def _built_from(commit: Commit) -> dict[str, str]:
+    return {"commit": commit.sha, "title": commit.title, "date": commit.date}
+
+
+def _in_checkout(
+    arguments: Sequence[str], env: Mapping[str, str], tree: Path
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return arguments and variables with absolute paths of what exists in a checkout."""
+    words = tuple(absolute_word(word, tree) for word in arguments)
+    return words, {name: absolute_word(value, tree) for name, value in env.items()}
+
+
+def _check_names_checkout(texts: Sequence[str], tree: Path) -> None:
+    """Raise BuildError if a command and its variables name nothing in a checkout: all revisions would be one."""
+    if not any(str(place) in text for place in (tree, real_path(tree)) for text in texts):
+        raise BuildError(
+            f"server.command: expected a file of the checkout; {texts[0]} is the same program for all revisions",
+            "name what server.build (ab: --build) makes in the checkout, such as ./server, and install nothing",
+        )
+
+
+def _check_preload(variant: Variant, server: ServerSpec, serving: Path) -> None:
+    """Raise UsageError if a preloaded allocator would have no effect on the program that serves."""
+    if variant.allocator.preload is None or not serving.is_absolute():
+        return
+    if wrong := preload_problem(serving, server):
+        raise UsageError(f"variant {variant.name}: allocator.preload: {wrong}")
+
+
+def _library(
+    variant: Variant, engine_src: Path, cache_dir: Path, progress: Progress, *, remote: bool
+) -> Path | None:
+    """Return the preloaded library, and build it if the engine pins it. Raises BuildError or UsageError.
+
+    None without one, or if it is a host's own.
+    """
+    preload = variant.allocator.preload
+    if preload is None or (remote and not is_crate(preload) and not preload.startswith("/")):
+        return None
+    if not is_crate(preload):
+        return find_library(preload)
+    allocator = Variant(name=preload, allocator=AllocatorSpec(name=preload))
+    artifact = build_variant(allocator, engine_src, cache_dir, progress, (_LIBRARY,))
+    return (artifact.path / "bin" / _LIBRARY).resolve()
 
 
 def in_image(variant: Variant, image: Image | None, **placed: str) -> PreparedServer:
@@ -218,13 +256,6 @@ def in_image(variant: Variant, image: Image | None, **placed: str) -> PreparedSe
         seconds=0.0,
         image=image,
     )
-
-
-def _built_library(name: str, engine_src: Path, cache_dir: Path, progress: Progress) -> Path:
-    """Build an allocator that the engine pins, as a library. Raises BuildError."""
-    allocator = Variant(name=name, allocator=AllocatorSpec(name=name))
-    artifact = build_variant(allocator, engine_src, cache_dir, progress, (_LIBRARY,))
-    return (artifact.path / "bin" / _LIBRARY).resolve()
 
 
 def preloading(variant: Variant, library: Path | None) -> dict[str, str]:

@@ -122,7 +122,7 @@ def deploy_server(
         paths={name: str(server.directory) for name in hosts.placements},
         env=server.env,
         tools=tools,
-        server=replace(command, kind=kind, protocol=protocol),
+        server=replace(command, kind=kind, protocol=protocol, files=process.files),
         settings=settings,
     )
     return deployed, server

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from perfrunner.children import python_archive
-from perfrunner.errors import TrialError
+from perfrunner.errors import SettingsCheckError, TrialError
 from perfrunner.experiment.trial.placement import CredentialFiles, local_address, pinned
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.server import (
@@ -73,6 +73,8 @@ class ServerCommand:
     password: str | None = None  # the name of the file with the password, on every host
     tolerated: frozenset[str] = frozenset()  # limits of the spec that allow some
     image: Image | None = None  # that it runs in
+    # Its program and library as they were when its settings were checked (agent.file_versions); empty: not known yet.
+    files: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def adapter(self) -> Adapter:
@@ -126,6 +128,7 @@ class CommandServer(ServerProcess):
     kind: str = field(default="", init=False)
     protocol: str = field(default="", init=False)
     state: Mapping[str, Any] = field(default_factory=dict, init=False)
+    files: Mapping[str, Sequence[int]] = field(default_factory=dict, init=False)
 
     HAS_FIGURES = False
 
@@ -163,7 +166,12 @@ class CommandServer(ServerProcess):
 
     def wait_ready(self, deadline: float) -> None:
         timeout = max(1.0, deadline - time.monotonic())
-        argv = self._agent(["wait-ready", f"--pid={self.handle.pid}", f"--timeout={timeout:.1f}"])
+        command = self.setup.command
+        files = [] if command.image else [command.program, command.library]
+        asked = [f"--file={file}" for file in files if file is not None]
+        argv = self._agent(
+            ["wait-ready", f"--pid={self.handle.pid}", f"--timeout={timeout:.1f}", *asked]
+        )
         self.recorder.run(self.host.name, argv)
         answer = self._document(self.host.run(argv, timeout=timeout + ASK_TIMEOUT_S, check=False))
         if not answer.get("alive"):
@@ -176,13 +184,15 @@ class CommandServer(ServerProcess):
         self.protocol = str(answer["protocol"])
         if not isinstance(self.handle, Container):
             self._refuse_wrapper(answer.get("listener"))
+            self.files = answer["files"]
+            self._refuse_change()
         else:
             self.handle.find_process(self.setup.cpus)
             name = f"{self.setup.name}.{CONTAINER}"
             self.recorder.process_known(self.host.name, self.setup.name, name, self.handle.pid)
-        if self.setup.command.library is not None:
+        if command.library is not None:
             maps = self.host.read_text(f"/proc/{self.handle.pid}/maps")
-            check_maps(maps, self.setup.command.library, self.title)
+            check_maps(maps, command.library, self.title)
 
     def wait_quiet(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -282,6 +292,15 @@ class CommandServer(ServerProcess):
             "start the server itself, without sudo, time, timeout or docker, and as one process; a script must end"
             " with `exec`, and a container is measured with `server.image`",
         )
+
+    def _refuse_change(self) -> None:
+        """Raise SettingsCheckError if a file is another one than at the settings check: trials would not be alike."""
+        for name, before in self.setup.command.files.items():
+            if self.files.get(name, before) != before:
+                raise SettingsCheckError(
+                    f"{self.title}: {name} has changed since the run began",
+                    "start a new run; give a copy of a program that may be built again during a run",
+                )
 
     def _gone(self, *, answered: bool) -> TrialError:
         """Return the error of a process that ended; end what it left behind, if it became a daemon."""

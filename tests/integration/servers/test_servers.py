@@ -212,6 +212,25 @@ def test_a_crash_fails_its_trial_with_the_last_lines(servers: ServerLab, tmp_pat
     servers.assert_nothing_left()
 
 
+def test_a_program_that_is_built_again_during_a_run_ends_it(servers: ServerLab, tmp_path: Path):
+    """Its trials would be of two programs under one name. Here each start replaces the file that was started."""
+    real = memcached()["server"]["command"][0]
+    wrapper = tmp_path / "rebuilt"
+    text = (
+        f"import os, shutil, sys\nshutil.copy({str(wrapper)!r}, {str(tmp_path / 'new')!r})\n"
+        f"os.replace({str(tmp_path / 'new')!r}, {str(wrapper)!r})\n"
+        f"os.execv({real!r}, [{real!r}, *sys.argv[1:]])\n"
+    )
+    variants = {"good": memcached(), "bad": memcached()}
+    variants["bad"]["server"] |= {"kind": "memcached"}
+    variants["bad"]["server"]["command"][0] = script(wrapper, text)
+    servers.write(variants)
+    code, driver = servers.measure()
+    assert code == 3
+    assert f"rebuilt on here: {wrapper} has changed since the run began" in driver.stderr()
+    servers.assert_nothing_left()
+
+
 @pytest.mark.long
 def test_evictions_fail_the_trial_with_what_to_do(servers: ServerLab):
     servers.write(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,6 +117,7 @@ def wait(port: int, pid: int, kind: str | None = None) -> dict[str, Any]:
         timeout=60.0,
         password_file=None,
         wrong_figures=False,
+        file=[],
     )
     return agent._wait_ready(given)
 
@@ -188,6 +191,27 @@ def test_a_server_that_a_busy_host_keeps_waiting_is_not_given_up(
     with pytest.raises(TimeoutError):
         agent.ask(given)
     assert asked == [patience]
+
+
+def test_a_file_that_is_replaced_or_written_to_has_another_version(tmp_path: Path):
+    program = tmp_path / "srv"
+    program.write_text("one")
+
+    def versions() -> dict[str, list[int]]:
+        return agent.file_versions(os.getpid(), [str(program)])
+
+    first = versions()
+    assert set(first) == {str(program), agent.RUNS}
+    assert versions() == first
+    program.write_text("longer")
+    written = versions()
+    assert written[str(program)] != first[str(program)]
+    other = tmp_path / "other"
+    other.write_text("longer")
+    shutil.copystat(program, other)
+    other.replace(program)
+    assert versions()[str(program)] != written[str(program)], "same size and time"
+    assert versions()[agent.RUNS] == first[agent.RUNS]
 
 
 def test_figures_of_a_process():

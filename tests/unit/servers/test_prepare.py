@@ -76,6 +76,36 @@ def test_a_build_that_does_not_make_the_program_has_failed(repository: Path) -> 
     assert "--build" in str(failed.value.hint)
 
 
+def test_a_program_that_is_not_of_the_checkout_is_refused(repository: Path) -> None:
+    """All revisions would run the same file: the one that the last build installed."""
+    installed = repository.parent / "installed"
+    script = "#!/bin/sh\n"
+    for path in (installed, repository.parent / "python"):
+        path.write_text(script)
+        path.chmod(0o755)
+    server = ServerSpec(command=(str(installed), "{port}"), git=str(repository))
+
+    def made(**changes: object) -> PreparedServer:
+        variant = Variant(name="v", server=server.model_copy(update=changes))
+        return prepare(variant, repository.parent / "cache", Path("nowhere"))
+
+    for remote in (False, True):
+        with pytest.raises(BuildError, match="expected a file of the checkout") as failed:
+            prepare(
+                Variant(name="v", server=server), repository.parent / "c", Path("n"), remote=remote
+            )
+        assert str(installed) in str(failed.value)
+    interpreter = str(repository.parent / "python")
+    assert made(command=(interpreter, "./srv", "{port}")).program == Path(interpreter)
+
+
+def test_a_program_that_was_replaced_before_it_served_is_refused(repository: Path) -> None:
+    """As by the build of another variant that installs to the same place."""
+    made = prepared(repository)
+    with pytest.raises(BuildError, match=r"/srv has changed since it was prepared"):
+        made.served_by(str(made.program), "4" * 64, [str(made.program), "1"])
+
+
 def test_a_build_is_named_by_what_serves(repository: Path) -> None:
     """A wrapper script becomes another program; a script that serves is an argument of its interpreter."""
     script = prepared(repository)
