@@ -36,6 +36,7 @@ SILENT = "nothing listens on its port"
 PATIENCE_S = 20.0  # for an answer: a busy host may not schedule a server for seconds
 _END = {signal.SIGTERM, signal.SIGINT}
 AFTER_EXIT_S = 0.5  # a server that becomes a daemon answers soon after its first process has ended
+FORKS_WITHIN_S = 0.5  # of a new connection, if the server forks for each
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,7 +113,7 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
                     "kind": kind,
                     "protocol": guess_protocol(kind, given.host, given.port) if unknown else "",
                     "state": asdict(state),
-                    "listener": listener(given.pid, given.port),
+                    "listener": _serving(given),
                     "files": file_versions(given.pid, given.file),
                 }
         except ConnectionRefusedError:
@@ -129,6 +130,19 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
     if trouble == SILENT and _listening_inodes(given.port):
         trouble = f"it listens on its port, but not on {given.host}"
     return {"ready": False, "alive": is_alive(given.pid), "error": trouble}
+
+
+def _serving(given: argparse.Namespace) -> int | None:
+    """Return the process that serves: the one that was started, unless another listens or answers; None if unknown."""
+    found = listener(given.pid, given.port)
+    if found != given.pid:
+        return found
+    if given.kind == "other":
+        with connected(given.host, given.port) as wire:
+            return _answering(given.pid, given.port, wire.own_port, answered=False)
+    with _logged_in(given) as wire:
+        adapter_for(given.kind).ask(wire, given.wrong_figures)
+        return _answering(given.pid, given.port, wire.own_port, answered=True)
 
 
 def _state(given: argparse.Namespace) -> dict[str, Any]:
@@ -226,7 +240,7 @@ def file_versions(pid: int, names: Sequence[str]) -> dict[str, list[int]]:
     return versions
 
 
-_LISTENS = "0A"  # the state in /proc/net/tcp
+_LISTENS, _CONNECTED = "0A", "01"  # states in /proc/net/tcp
 
 
 def listener(pid: int, port: int) -> int | None:
@@ -239,25 +253,54 @@ def listener(pid: int, port: int) -> int | None:
         program = Path(f"/proc/{pid}/exe").readlink() if _holds(pid, sockets) else None
     except OSError:  # of another user, or it has ended
         return None
-    for entry in Path("/proc").iterdir():
+    for other in _others_with(sockets, pid):
         with contextlib.suppress(OSError):
-            if (
-                entry.name.isdigit()
-                and int(entry.name) != pid
-                and program in (None, (entry / "exe").readlink())
-                and _holds(int(entry.name), sockets)
-            ):
-                return int(entry.name)
+            if program in (None, Path(f"/proc/{other}/exe").readlink()):
+                return other
     return None if program is None else pid
 
 
+def _answering(pid: int, port: int, client: int, *, answered: bool) -> int:
+    """Return the process that has the connection from the port `client`; `pid`, unless only others have it.
+
+    A server that forks has it as well until it closes its copy. If nothing is `answered` yet, it may still fork.
+    """
+    until = time.monotonic() + FORKS_WITHIN_S
+    while True:
+        sockets = {f"socket:[{inode}]" for inode in _inodes(port, _CONNECTED, client)}
+        others = list(_others_with(sockets, pid))
+        try:
+            own = _holds(pid, sockets)
+        except OSError:  # of another user
+            return pid
+        if others and not own:
+            return others[0]
+        if (answered and not others) or time.monotonic() > until:
+            return pid
+        time.sleep(POLL_S)
+
+
+def _others_with(sockets: set[str], pid: int) -> Iterator[int]:
+    """Yield the processes except `pid` that have one of the sockets open."""
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and int(entry.name) != pid and _holds(int(entry.name), sockets):
+                yield int(entry.name)
+
+
 def _listening_inodes(port: int) -> set[str]:
+    return _inodes(port, _LISTENS)
+
+
+def _inodes(port: int, state: str, client: int | None = None) -> set[str]:
+    """Return the sockets of a port in a state; with `client`, those that are connected to that port."""
     inodes = set()
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
                 fields = line.split()
-                if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
+                own, peer = (int(address.rpartition(":")[2], 16) for address in fields[1:3])
+                if (fields[3], own) == (state, port) and client in (None, peer):
                     inodes.add(fields[9])
     return inodes
 

@@ -34,6 +34,11 @@ class Wire:
         self._socket.settimeout(timeout_s)
         self._read = b""
 
+    @property
+    def own_port(self) -> int:
+        """The port of this end of the connection."""
+        return int(self._socket.getsockname()[1])
+
     def close(self) -> None:
         self._socket.close()
 

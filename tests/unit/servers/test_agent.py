@@ -272,6 +272,44 @@ with socket.create_server(("127.0.0.1", 0)) as listening:
 """
 
 
+ANSWERS = """
+import os, socket, sys
+with socket.create_server(("127.0.0.1", 0)) as listening:
+    sys.stdout.write(f"{listening.getsockname()[1]}\\n")
+    sys.stdout.flush()
+    while True:
+        peer, _ = listening.accept()
+        if sys.argv[1] == "forks" and os.fork():
+            peer.close()
+            continue
+        listening.close() if sys.argv[1] == "forks" else None
+        while peer.recv(4096):
+            peer.sendall(b"+PONG\\r\\n")
+        if sys.argv[1] == "forks":
+            os._exit(0)
+        peer.close()
+"""
+
+
+@pytest.mark.parametrize("kind", ["redis", "other"])
+@pytest.mark.parametrize("answers", ["forks", "itself"])
+def test_the_process_that_answers_is_found(
+    monkeypatch: pytest.MonkeyPatch, answers: str, kind: str
+):
+    """A server may fork a process for each connection: its figures are not those of the one that listens."""
+    if answers == "forks":
+        monkeypatch.setattr(agent, "FORKS_WITHIN_S", 60.0)
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", ANSWERS, answers], stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        results = wait(int(server.stdout.readline()), server.pid, kind)
+        server.kill()
+    assert results["ready"], results
+    assert (results["listener"] == server.pid) == (answers == "itself")
+    assert results["listener"] is not None
+
+
 @pytest.mark.parametrize(("worker_does", "serves"), [("keeps", "worker"), ("closes", "server")])
 def test_a_worker_that_was_forked_with_the_port_serves(worker_does: str, serves: str):
     with subprocess.Popen(
