@@ -169,6 +169,11 @@ def same_builds(data: ExperimentData) -> Iterable[str]:
         return
     for build_id, names in _alike(data, NOT_IN_THE_PROGRAM):
         yield f"{names} are the same build ({build_id}) with the same settings: this is an A/A"
+    for build_id, names in _same_programs(data):
+        yield (
+            f"{names} are the same program ({build_id}) with the same arguments: unless it loads other files that"
+            " differ, this is an A/A"
+        )
     tools = dict.fromkeys(trial.workload for trial in data.trials if trial.bucket == NO_BUCKET)
     if tools:
         for build_id, names in _alike(data, (*NOT_IN_THE_PROGRAM, "params")):
@@ -188,6 +193,28 @@ def _alike(data: ExperimentData, leaving_out: tuple[str, ...]) -> Iterable[tuple
     for (build_id, _), names in alike.items():
         if len(names) > 1:
             yield build_id, " and ".join(names)
+
+
+def _same_programs(data: ExperimentData) -> Iterable[tuple[str, str]]:
+    """Yield build ids with their variants that are the same program of a server under several paths or revisions.
+
+    A program without a directory is often an interpreter: what it runs differs.
+    """
+    variants = data.experiment.spec_json.get("variants") or {}
+    alike: dict[tuple[str, str], list[BuildRecord]] = defaultdict(list)
+    for build in data.builds:
+        variant = variants.get(build.variant, {})
+        server = variant.get("server") or {"command": [""]}
+        program, *arguments = server["command"]
+        if "/" in program:
+            own = {k: v for k, v in server.items() if k not in ("git", "revision", "build")}
+            same = {**variant, "server": {**own, "command": arguments}, "name": None}
+            content = build.build_id.rpartition("-")[2]
+            alike[content, repr(sorted(same.items()))].append(build)
+    for builds in alike.values():
+        names = [build.variant for build in builds]
+        if len({repr(variants[name]["server"]) for name in names}) > 1:
+            yield builds[0].build_id, " and ".join(names)
 
 
 # Parts of a build's provenance that may differ between variants: the variant's definition, when and how its artifact

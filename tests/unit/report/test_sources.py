@@ -174,6 +174,34 @@ def test_an_older_store_has_no_such_section(data):
     assert build_report(data).sources == ()
 
 
+def test_servers_that_are_one_program_may_be_an_aa(from_sources):
+    data, first, second = from_sources
+    server = {"command": ["./srv", "{port}"], "git": "/r", "build": [["make"]]}
+
+    def warned(program: str, content: str = "0123", **changes: object) -> list[str]:
+        command = [program, *server["command"][1:]]
+        servers = {
+            first: {**server, "command": command, "revision": "v1"},
+            second: {**server, "command": command, "revision": "v2", **changes},
+        }
+        builds = tuple(
+            dataclasses.replace(b, variant=v, build_id=f"srv-{c}")
+            for b, v, c in zip(data.builds, servers, ("0123", content), strict=False)
+        )
+        variants = {name: {"name": name, "server": s} for name, s in servers.items()}
+        spec = {**data.experiment.spec_json, "variants": variants}
+        experiment = dataclasses.replace(data.experiment, spec_json=spec)
+        report = build_report(dataclasses.replace(data, builds=builds, experiment=experiment))
+        return [text for text in report.warnings if "the same program" in text]
+
+    (text,) = warned("./srv")
+    assert text.startswith(f"{first} and {second} are the same program (srv-0123)")
+    assert warned("./srv", command=["/other/copy", "{port}"]) == [text]
+    assert warned("./srv", content="4567") == []
+    assert warned("./srv", command=["./srv", "{port}", "-t", "2"]) == []
+    assert warned("python3") == []
+
+
 def test_variants_that_are_one_build_are_called_an_aa(from_sources):
     data, first, second = from_sources
     variants = {
