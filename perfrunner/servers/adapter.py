@@ -19,6 +19,9 @@ HAS_NO_PASSWORD = ("ERR AUTH", "ERR Client sent AUTH")
 # How an answer of Redis begins that asks for a password, or for another one.
 REFUSES_PASSWORD = ("NOAUTH", "WRONGPASS", "NOPERM", *HAS_NO_PASSWORD)
 
+SIGTERM = 15
+CAUGHT_SIGTERM = 128 + SIGTERM  # the status of Java's virtual machine, and of a shell for its child
+
 # An absolute path that is the same for every start: those of {dir} and {port} are not.
 FIXED_PATH = r"/(?!.*\{(dir|port)\}).*"
 # As in spec/server.py, which needs more than the standard library.
@@ -209,7 +212,7 @@ class KnownServer(Adapter, ABC):
         return {name for _, name, _ in self.options(arguments)}
 
     def clean_stop(self, code: int | None, signal: int | None) -> bool:
-        return code == 0 or signal == 15
+        return code in (0, CAUGHT_SIGTERM) or signal == SIGTERM
 
 
 def _fits(pattern: str, value: str) -> bool:

@@ -131,6 +131,10 @@ class CommandServer(ServerProcess):
     files: Mapping[str, Sequence[int]] = field(default_factory=dict, init=False)
 
     HAS_FIGURES = False
+    MUST_STOP = (
+        "after SIGTERM it must end with status 0 or 143, or by the signal; write a spec with `server.kind: other` for"
+        " one that always ends in another way"
+    )
 
     @property
     def title(self) -> str:

@@ -64,6 +64,7 @@ class ServerProcess(ABC):
     _stopped: bool = field(default=False, init=False)
 
     HAS_FIGURES: ClassVar[bool] = True  # whether it must tell its memory figures
+    MUST_STOP: ClassVar[str | None] = None  # what to do if it does not stop cleanly
     TOO_LARGE: ClassVar[str] = "reduce items or limits.group_size, or add memory"
 
     @property
@@ -139,7 +140,8 @@ class ServerProcess(ABC):
             )
         if not self._ended_cleanly(result.status):
             raise TrialError(
-                f"{self.title} did not stop cleanly ({result.status}){self._log_tail()}"
+                f"{self.title} did not stop cleanly ({result.status}){self._log_tail()}",
+                self.MUST_STOP,
             )
 
     def kill(self) -> None:

@@ -240,3 +240,14 @@ def test_a_node_of_a_cluster_in_use_keeps_its_slots():
     with pytest.raises(WireError, match="one of 3 nodes"):
         Redis().begin(node)
     assert node.asked == []
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "clean"),
+    [(0, None, True), (None, 15, True), (143, None, True), (1, None, False), (None, 9, False)],
+)
+def test_a_server_that_ends_by_sigterm_has_stopped_cleanly(
+    code: int | None, signal: int | None, clean: bool
+):
+    """Java's virtual machine catches the signal, and ends with 143."""
+    assert Redis().clean_stop(code, signal) is clean
