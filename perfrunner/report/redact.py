@@ -77,16 +77,20 @@ def hidden(text: str, record: ExperimentRecord | None = None) -> str:
 
 
 class _Redactor:
-    """Create a redactor. `known`: addresses, paths and users of the spec and the facts."""
+    """Create a redactor. `known`: addresses, paths and users of the spec and the facts.
 
-    def __init__(self, known: Iterable[str]) -> None:
+    `sources`: what looks like a login, and is a repository with a revision.
+    """
+
+    def __init__(self, known: Iterable[str], sources: Iterable[str] = ()) -> None:
+        self._sources = frozenset(sources)
         names = sorted(set(known), key=len, reverse=True)
         self._known = _any_of(names) if names else None
         self._seen: dict[str, str] = {}  # many trials have the same texts
 
     @classmethod
     def of(cls, record: ExperimentRecord) -> _Redactor:
-        return _redactor(frozenset(_secrets(record)))
+        return _redactor(frozenset(_secrets(record)), frozenset(_sources(record)))
 
     def record(self, record: ExperimentRecord) -> ExperimentRecord:
         return dataclasses.replace(
@@ -116,7 +120,9 @@ class _Redactor:
         text = SSH_FILES.sub(HIDDEN, text)
         if self._known is not None:
             text = self._known.sub(HIDDEN, text)
-        text = LOGIN.sub(f"{HIDDEN}@{HIDDEN}", text)
+        text = LOGIN.sub(
+            lambda match: match[0] if match[0] in self._sources else f"{HIDDEN}@{HIDDEN}", text
+        )
         text = HOMES.sub("~", text)
         text = IPV6.sub(_unless(_no_ipv6), text)
         return IPV4.sub(_unless(_no_ipv4), text)
@@ -147,8 +153,8 @@ class _Redactor:
 
 
 @functools.lru_cache(maxsize=8)  # the runs of a spec name the same hosts
-def _redactor(known: frozenset[str]) -> _Redactor:
-    return _Redactor(known)
+def _redactor(known: frozenset[str], sources: frozenset[str]) -> _Redactor:
+    return _Redactor(known, sources)
 
 
 def _any_of(names: Iterable[str]) -> re.Pattern[str]:
@@ -183,6 +189,15 @@ def _secrets(record: ExperimentRecord) -> Iterator[str]:
                 yield value
             if key in ("key", "known_hosts"):
                 yield str(with_home(value))
+
+
+def _sources(record: ExperimentRecord) -> Iterator[str]:
+    """Yield the repositories of servers with their revisions, as far as these look like logins."""
+    for variant in (record.spec_json.get("variants") or {}).values():
+        server = variant.get("server") or {}
+        if git := server.get("git"):
+            source = f"{git.rpartition('/')[2]}@{server.get('revision') or 'HEAD'}"
+            yield from (match[0] for match in LOGIN.finditer(source))
 
 
 def _leaves(value: Any, key: str = "") -> Iterable[tuple[str, str]]:

@@ -263,3 +263,23 @@ def test_what_holds_no_secrets_is_not_changed(data):
     hidden = redacted(data)
     assert hidden.experiment == data.experiment
     assert hidden.trials == data.trials
+
+
+def test_a_repository_with_a_revision_is_no_login(revealing):
+    """Else the command that repeats a comparison of two revisions cannot be used."""
+    command = ["perfrunner", "ab", "redis@7.2", "the servers/my redis@main", "alice@7.2"]
+    servers = {
+        name: {"server": {"command": ["./srv", "{port}"], "git": git, "revision": revision}}
+        for name, git, revision in (
+            ("a", "/r/redis", "7.2"),
+            ("b", "/r/the servers/my redis", "main"),
+        )
+    }
+    record = revealing.experiment
+    record = replace(
+        record,
+        spec_json={**record.spec_json, "variants": servers},
+        facts={**record.facts, "command": command},
+    )
+    shown = redacted(replace(revealing, experiment=record)).experiment.facts["command"]
+    assert shown == [*command[:4], "…@…"]
