@@ -134,9 +134,9 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
 
 def _serving(given: argparse.Namespace) -> int | None:
     """Return the process that serves: the one that was started, unless another listens or answers; None if unknown."""
-    found = listener(given.pid, given.port)
-    if found != given.pid:
-        return found
+    listening = listener(given.pid, given.port)
+    if listening != given.pid:
+        return listening
     if given.kind == "other":
         with connected(given.host, given.port) as wire:
             return _answering(given.pid, given.port, wire.own_port, answered=False)
