@@ -102,12 +102,18 @@ class Command:
 
     @property
     def program(self) -> str:
-        return self.words[0]
+        """The program that serves, which may follow a launcher such as `taskset -c 0`."""
+        return self.words[self._own]
 
     @property
     def named_words(self) -> list[str]:
         """The words that distinguish it, without the program."""
-        return [*(f"{name}={value}" for name, value in self.env.items()), *self.words[1:]]
+        env = (f"{name}={value}" for name, value in self.env.items())
+        return [*env, *self.words[: self._own], *self.words[self._own + 1 :]]
+
+    @property
+    def _own(self) -> int:
+        return len(self.words) - len(own_words(self.words) or self.words)
 
     def variant(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keys of a variant."""

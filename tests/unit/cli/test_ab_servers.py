@@ -321,6 +321,9 @@ def test_names_say_what_differs():
     assert list(of_commands(long, {})) == [f"mc-o={'x_' * 27}x", f"mc-o={'x_' * 27}x-2"]
     under = [command_of(f"A={'_/' * 60}{n} mc -p {{port}}") for n in (1, 2)]
     assert all(name.startswith("mc-A=") for name in of_commands(under, {}))
+    texts = ("/a/mc -p {port}", "env GOGC=20 /a/mc -p {port}", "taskset -c 0 /b/other -p {port}")
+    launched = list(of_commands([command_of(text) for text in texts], {}))
+    assert launched == ["mc", "mc-env-GOGC=20", "other-taskset-c-0"]
     twice = [command_of("mc -p {port}")] * 2
     assert list(of_commands(twice, {})) == ["mc", "mc-2"]
 
