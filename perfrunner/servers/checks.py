@@ -27,7 +27,7 @@ from perfrunner.servers.redis import OVERRULED
 from perfrunner.servers.registry import ADAPTERS, adapter_for
 from perfrunner.sources.git import Repository
 from perfrunner.sources.run_git import GitError
-from perfrunner.spec.allocator import is_crate
+from perfrunner.spec.allocator import env_problems, is_crate
 from perfrunner.spec.server import ServerSpec
 from perfrunner.spec.suggest import did_you_mean
 
@@ -71,6 +71,10 @@ class ChecksHere:
         if server.password_env is None and (option := adapter.locked(own)) is not None:
             refused[option] = _NO_PASSWORD
         wrong |= {("command", begins + index + 1): text for index, text in refused.items()}
+        for at, word in enumerate(server.command[1:begins], 1):  # env NAME=VALUE
+            name, separator, value = word.partition("=")
+            if separator and (problems := env_problems({name: value}, None, linked=False)):
+                wrong["command", at] = next(iter(problems.values()))
         if server.protocol is not None and (text := adapter.wrong_protocol(server.protocol, own)):
             wrong["protocol",] = text
         if server.image is None and server.git is None:  # else they are not here yet

@@ -273,6 +273,23 @@ def test_one_command_with_two_environments_is_not_the_same_command(cli, play, pr
     }
 
 
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("LD_PRELOAD=/none/libx.so", "expected no preload in env: use allocator.preload"),
+        ("GLIBC_TUNABLES=glibc.malloc.arenas_max=1", "unknown tunable glibc.malloc.arenas_max"),
+        ("MALLOC_ARENA_MAXI=1", "unknown variable of glibc's malloc"),
+    ],
+)
+@pytest.mark.parametrize("launcher", ["", "env ", "nice env "])
+def test_variables_that_would_have_no_effect_are_refused(
+    cli, play, program, launcher: str, assignment: str, message: str
+):
+    play()
+    command = f"{launcher}{assignment} ./new/memcached -p {{port}}"
+    assert message in cli("ab", "./old/memcached -p {port}", command, code=2).stderr
+
+
 def test_one_environment_under_several_allocators(cli, play, program):
     runner = play()
     cli("ab", "X=1 ./old/memcached -p {port}", "--preload", "glibc,jemalloc")
