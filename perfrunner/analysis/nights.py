@@ -259,8 +259,8 @@ def suspects(histories: Sequence[History]) -> list[Suspect]:
 BLOCKS = 40
 LEVEL = 0.002  # of a comparison, on the side of a loss
 # Nights between the good commit and tonight, or the night on which a reported change seems to begin. More than a loss
-# stays unsuspected, and more than that beginning is misplaced: for a loss of 2 standard deviations, it is late in 3 of
-# 10 cases, and the commit of the night before would have the loss.
+# stays unsuspected, and more than that beginning is misplaced: for a loss of 2 standard deviations, it is late in a
+# quarter of cases, and the commit of the night before would have the loss (tools/evidence/simulated.py).
 BACK = 10
 
 Key: TypeAlias = tuple[str, str, str, str]  # metric, variant, workload, bucket type

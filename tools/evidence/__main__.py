@@ -1,4 +1,4 @@
-"""`scripts/evidence`: run or resume a study, keep its results, and compute docs/explanation/accuracy.md."""
+"""`scripts/evidence`: run or resume a study, keep its results, and compute the figures of the documents."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from perfrunner.cli.output import duration, note
 from perfrunner.cli.request import find_engine_source, gathered
 from perfrunner.errors import PerfrunnerError
 from perfrunner.spec.units import parse_duration
-from tools.evidence import between, studies
+from tools.evidence import between, simulated, studies, tables
 from tools.evidence.studies import Base, Load, Planned
 
 QUICKSTART = Path("specs/experiments/quickstart.yaml")
-DOCUMENT = Path("docs/explanation/accuracy.md")
+DOCS = Path("docs")
+DOCUMENT = DOCS / "explanation/accuracy.md"
 GATE_DOCUMENT = Path("../how-to/ci.md")  # relative to DOCUMENT
-KEEP = Path("docs/statistics")
+KEEP = DOCS / "statistics"
 OUT = Path("perfrunner-evidence")
 
 
@@ -238,6 +239,22 @@ def report(keep_dir: Path, document: Path) -> None:
         raise Failed(error) from error
 
 
+@main.command("simulate")
+@click.option("--only", default="", metavar="NAME,...",
+              help=f"Some of {', '.join(simulated.SIMULATIONS)}; all take some minutes.")  # fmt: skip
+@click.option("--docs", type=click.Path(path_type=Path), default=DOCS, show_default=True)
+def simulate(only: str, docs: Path) -> None:
+    """Simulate the error rates that the documents state, and write them there; nothing is measured."""
+    names = _words(only, tuple(simulated.SIMULATIONS), "--only") if only else simulated.SIMULATIONS
+    try:
+        for name in names:
+            document, simulation = simulated.SIMULATIONS[name]
+            changed = tables.write(docs / document, {name: tables.wrapped(simulation())})
+            note(f"{docs / document}: {name}: {'rewritten' if changed else 'as it was'}")
+    except PerfrunnerError as error:
+        raise Failed(error) from error
+
+
 def _words(text: str, known: Sequence[str], option: str) -> list[str]:
     """Split `a,b` into words of `known`."""
     words = [word.strip() for word in text.split(",")]
@@ -298,8 +315,6 @@ def _run(planned: list[Planned], given: Options) -> None:
 
 
 def _report(keep_dir: Path, document: Path) -> None:
-    from tools.evidence import tables
-
     changed = tables.update(document, keep_dir)
     note(f"{document}: {'rewritten' if changed else 'as it was'}")
     gate = document.parent / GATE_DOCUMENT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from perfrunner.errors import StoreError
@@ -40,10 +40,15 @@ PROSE_WIDTH = 100  # columns, as in all documents
 
 def update(document: Path, keep: Path, sections: Sequence[str] = STUDIES) -> bool:
     """Rewrite the generated sections of `document` from the results in `keep`; return whether anything changed."""
+    return write(document, {study: section(keep, study) for study in sections})
+
+
+def write(document: Path, sections: Mapping[str, str]) -> bool:
+    """Replace the sections of `document` with these names; return whether anything changed."""
     before = document.read_text(encoding="utf-8")
     after = before
-    for study in sections:
-        after = _between(after, study, section(keep, study), document)
+    for name, body in sections.items():
+        after = _between(after, name, body, document)
     if after != before:
         document.write_text(after, encoding="utf-8")
     return after != before
@@ -58,14 +63,17 @@ def section(keep: Path, study: str) -> str:
     parts = [_RENDER[study](results)]
     hosts = "; ".join(host_text(host) for host in results.hosts)
     parts.append(f"Measured {when(results.comparisons)} on {hosts}.")
-    return "\n\n".join(_wrapped(text) for part in parts for text in part.strip().split("\n\n"))
+    return wrapped("\n\n".join(part.strip() for part in parts))
 
 
-def _wrapped(text: str) -> str:
-    """Wrap a paragraph to the width of the documents; leave a table unchanged."""
-    if text.startswith("|"):
-        return text
-    return textwrap.fill(text, PROSE_WIDTH, break_long_words=False, break_on_hyphens=False)
+def wrapped(text: str) -> str:
+    """Wrap the paragraphs to the width of the documents; leave tables unchanged."""
+    return "\n\n".join(
+        paragraph
+        if paragraph.startswith("|")
+        else textwrap.fill(paragraph, PROSE_WIDTH, break_long_words=False, break_on_hyphens=False)
+        for paragraph in text.split("\n\n")
+    )
 
 
 # -- the studies
