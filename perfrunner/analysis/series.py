@@ -30,6 +30,9 @@ LEAST_NIGHTS = 8  # fewer do not define a level
 CUT = 3.0
 SUDDEN = 3  # nights in a row
 FAR = 4.0
+# Largest share of the nights of the level before that lie as far away. Counts of rare events are mostly zero, so that
+# their robust spread is zero as well, and each event is far away.
+RARE = 0.05
 TO_SD = 1.4826  # factor from median absolute distance to standard deviation, for normal noise
 ROUNDING = 1e-12  # share of the values
 
@@ -122,8 +125,11 @@ def _of_means(
 def _sudden(data: Array, start: int, resolution: float) -> Change | None:
     for nights, references, latest in _looks(data, start, SUDDEN):
         middle, scale, _ = _usual(references, resolution)
-        away = (latest - middle) / scale
-        hits = np.flatnonzero((away.min(axis=1) > FAR) | (away.max(axis=1) < -FAR))
+        away, usual = (latest - middle) / scale, (references - middle) / scale
+        rose, fell = away.min(axis=1), away.max(axis=1)
+        rare_up = (usual >= rose[:, None]).mean(axis=1) <= RARE
+        rare_down = (usual <= fell[:, None]).mean(axis=1) <= RARE
+        hits = np.flatnonzero(((rose > FAR) & rare_up) | ((fell < -FAR) & rare_down))
         if len(hits):
             first = hits[0]
             known = int(nights[first])

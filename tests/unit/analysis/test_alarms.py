@@ -9,6 +9,7 @@ import pytest
 
 from perfrunner.analysis.history import history
 from perfrunner.analysis.nights import Night, NightRow, suspects
+from perfrunner.analysis.series import changes
 from perfrunner.domain import Case
 from perfrunner.results import ExperimentRecord
 from perfrunner.spec.metrics import metric_type
@@ -156,3 +157,25 @@ def test_a_case_that_is_younger_is_reported_next_to_an_older_one(rng):
     nights = played(columns[:40, :2], CASES[:1]) + played(columns[40:], first=40)
     matches = [alarm.first for alarm in worse(nights) if alarm.variant == "b"]
     assert matches == ["e70", "e74"]
+
+
+LOOK = 1e-4  # probability of a false finding in a night, about that of a spec with one case
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.03, 0.05])
+def test_rare_events_are_no_change_of_level(rng, rate):
+    """Such as errors of 10 trials: most nights have none, and three nights in a row with one are chance."""
+    years, year = 10, 365
+    false = 0
+    for _ in range(years):
+        base, other = rng.poisson(10 * rate, (2, year)) / 10
+        false += len(changes((other - base).tolist(), LOOK))
+    assert false <= 0.6 * years
+
+
+def test_events_that_come_every_night_are_a_change_on_the_third():
+    """Also after an odd night."""
+    values = [0.0] * 30
+    values[20] = 0.2
+    (change,) = changes([*values, 0.1, 0.1, 0.1], LOOK)
+    assert (change.first, change.known, change.rose) == (30, 32, True)
