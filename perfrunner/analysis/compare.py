@@ -191,7 +191,7 @@ def _row(
         metric=metric,
         variant=variant,
         build_id=build_id,
-        summary=summary,
+        summary=events_summary(summary) if metric.events else summary,
         effect=None,
         primary=primary,
         verdict=None,
@@ -249,10 +249,8 @@ def _drafts(cases: list[CaseBlocks], builds: Mapping[str, str], plan: AnalysisPl
         )
         row = replace(row, companion=place.metric.id == plan.companion(place.blocks.metrics))
         effect = effects.get(at)
-        if place.metric.events:
-            row = replace(row, summary=events_summary(row.summary))
-            if place.paired is not None and isinstance(effect, Effect):
-                effect = events_effect(effect, place.paired.base, place.paired.other)
+        if place.metric.events and place.paired is not None and isinstance(effect, Effect):
+            effect = events_effect(effect, place.paired.base, place.paired.other)
         drafts.append(_draft(row, place, effect, plan))
     return drafts
 
@@ -313,7 +311,7 @@ def _with_unpaired_effect(
         )
     except NotARatioError as error:
         return replace(row, verdict="not comparable", reason=str(error))
-    return replace(row, effect=effect)
+    return replace(row, effect=events_effect(effect, x, y) if row.metric.events else effect)
 
 
 def _with_verdicts(drafts: list[Row], look: Look) -> tuple[Row, ...]:

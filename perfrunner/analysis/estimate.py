@@ -176,29 +176,38 @@ def events_summary(summary: Summary) -> Summary:
 def events_effect(effect: Effect, base: Mapping[int, float], other: Mapping[int, float]) -> Effect:
     """Return the effect on a count of events, a difference, with at least its exact Poisson uncertainty.
 
-    The p value is at least that of the conditional test (given all events, each is the variant's with probability 1/2),
-    and the interval at least that of the difference of two Poisson means, from the exact intervals of both (Zou and
-    Donner 2008). Where events come in bursts, the t test over blocks is the wider one and stays.
+    `base` and `other` are the trials that the effect compares. The p value is at least that of the conditional test
+    (given all events, each is the variant's with the probability of its share of the trials), and the interval at least
+    that of the difference of two Poisson means, from the exact intervals of both (Zou and Donner 2008). Where events
+    come in bursts, the t test over blocks is the wider one and stays.
     """
-    if effect.ci95 is None or effect.p is None or effect.sd is None:
+    if effect.ci95 is None or effect.p is None:
         return effect
-    n = effect.n
-    sums = [sum(values[block] for block in base.keys() & other.keys()) for values in (base, other)]
+    sums = sum(base.values()), sum(other.values())
     if min(sums) < 0:
         return effect
-    (low_x, high_x), (low_y, high_y) = (_events_interval(events, n) for events in sums)
-    x, y = (events / n for events in sums)
+    trials = len(base), len(other)
+    (low_x, high_x), (low_y, high_y) = map(_events_interval, sums, trials)
+    x, y = (events / n for events, n in zip(sums, trials, strict=True))
     low = effect.estimate - math.hypot(y - low_y, high_x - x)
     high = effect.estimate + math.hypot(high_y - y, x - low_x)
-    few, many = sorted(sums)
-    exact = min(1.0, 2 * float(special().betainc(many, few + 1, 0.5))) if many else 1.0
-    widest = max(high - effect.estimate, effect.estimate - low)
+    share = trials[1] / sum(trials)
+    exact = min(1.0, 2 * min(_as_many(*sums, 1 - share), _as_many(*reversed(sums), share)))
+    sd, n = effect.sd, effect.n
+    if sd is not None:
+        widest = max(high - effect.estimate, effect.estimate - low)
+        sd = max(sd, widest * math.sqrt(n) / t_interval(0.0, 1.0, n - 1, CONFIDENCE)[1])
     return replace(
         effect,
         ci95=(min(low, effect.ci95[0]), max(high, effect.ci95[1])),
         p=max(exact, effect.p),
-        sd=max(effect.sd, widest * math.sqrt(n) / t_interval(0.0, 1.0, n - 1, CONFIDENCE)[1]),
+        sd=sd,
     )
+
+
+def _as_many(events: float, others: float, share: float) -> float:
+    """Return the probability of at least `events` of all events on the side that has this share of the trials."""
+    return float(special().betainc(events, others + 1, share)) if events > 0 else 1.0
 
 
 def _events_interval(events: float, trials: int) -> Interval:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from perfrunner.analysis.compare import compare
+from perfrunner.analysis.compare import compare, compare_unpaired
 from perfrunner.analysis.estimate import events_effect, paired_effect
 from perfrunner.analysis.other_metrics import moved_with
 from perfrunner.domain import Case
@@ -32,6 +32,29 @@ def test_one_event_more_in_each_block_is_tested_by_the_conditional_test(data_of)
     _, row = lost_writes(data_of, [0] * 6, [1] * 6)
     assert row.effect.p == pytest.approx(stats.binomtest(6, 6).pvalue)
     assert row.effect.ci95[0] < 1.0 < row.effect.ci95[1]
+
+
+def of_two_runs(data_of, base, other):
+    return compare_unpaired(
+        data_of({"a": base}, "lost_writes"), data_of({"a": other}, "lost_writes"), "a", "a"
+    ).rows
+
+
+def test_no_event_in_two_runs_is_no_proof_either(data_of):
+    first, second = of_two_runs(data_of, [0] * 10, [0] * 20)
+    most, less = (stats.chi2.ppf(0.975, 2) / 2 / n for n in (10, 20))
+    assert (first.summary.ci95, second.summary.ci95) == ((0.0, most), (0.0, less))
+    assert second.effect.ci95 == pytest.approx((-most, less))
+    assert second.effect.p == 1.0
+
+
+def test_events_of_two_runs_are_tested_by_their_trials(data_of):
+    """Twelve events in twelve trials and none in six are no certainty."""
+    _, row = of_two_runs(data_of, [0] * 6, [1] * 12)
+    assert row.effect.p == pytest.approx(2 * (2 / 3) ** 12)
+    _, back = of_two_runs(data_of, [1] * 12, [0] * 6)
+    assert back.effect.p == pytest.approx(row.effect.p)
+    assert back.effect.ci95 == pytest.approx(tuple(-end for end in reversed(row.effect.ci95)))
 
 
 def test_events_in_bursts_keep_the_wider_interval_of_the_blocks(data_of):
