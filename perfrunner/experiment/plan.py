@@ -10,7 +10,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -274,12 +274,13 @@ def case_widths(data: ExperimentData) -> dict[Case, Width]:
 
     Differences in bytes or pages have no relative interval. The interval is the one that the report shows if the case
     stops: it is wider than that of a planned number of blocks, because a case tends to stop while its spread looks
-    small.
+    small, and wider still after an extension.
     """
     from perfrunner.analysis.compare import compare
     from perfrunner.analysis.inference import t_critical
-    from perfrunner.analysis.looks import PRECISE
+    from perfrunner.analysis.looks import Look
 
+    look = replace(Look.at(data.experiment), unfinished=False, precision=True)
     widths: dict[Case, Width] = {}
     for row in compare(data).rows:
         if not row.primary or row.effect is None:
@@ -289,7 +290,7 @@ def case_widths(data: ExperimentData) -> dict[Case, Width]:
         half: float | None = None
         if row.effect.sd is not None:
             error = row.effect.sd / math.sqrt(row.effect.n)
-            half = float(t_critical(PRECISE / 2, row.effect.n - 1)) * error
+            half = float(t_critical(look.level(row.effect.n) / 2, row.effect.n - 1)) * error
             half /= 100 if row.effect.kind == "difference" else 1
         before = widths.get(row.case, Width(row.effect.n, 0.0))
         widest = None if half is None or before.half_width is None else max(half, before.half_width)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import math
 import sqlite3
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
+from perfrunner.analysis.compare import compare
 from perfrunner.domain import TrialKey
 from perfrunner.errors import TrialError
 from perfrunner.experiment.outdir import disk_is_full
@@ -160,6 +163,27 @@ def test_each_case_has_a_width_of_its_own() -> None:
         ("quiet", "-"): 11, ("noisy", "-"): 9
     }  # fmt: skip
     assert widths["quiet", "-"].half_width < 0.002 < 0.02 < widths["noisy", "-"].half_width
+
+
+@pytest.mark.parametrize("extensions", [0, 1, 2])
+def test_a_case_is_as_precise_as_its_report_shows(extensions) -> None:
+    """Each extension makes the intervals of the report wider."""
+    facts = {"extended": [{"from": 10 + n, "to": 11 + n} for n in range(extensions)]}
+    record = ExperimentRecord(
+        "e", "s", {"baseline": "a", "variants": {"a": {}, "b": {}}, "precision": 0.01}, "", "s.yaml", 1,
+        NOW, "0", facts=facts,
+    )  # fmt: skip
+    trials = tuple(
+        TrialRecord(block, 1, 1, "w", "-", variant, "build", "ok", "", NOW, NOW,
+                    {"ops_per_s": 100.0 * (1 + 0.01 * (-1) ** block * (variant == "b"))}, {}, "raw")
+        for block in range(1, 13)
+        for variant in "ab"
+    )  # fmt: skip
+    (width,) = case_widths(ExperimentData(record, (), trials)).values()
+    ended = ExperimentData(replace(record, state="done"), (), trials)
+    (effect,) = [row.effect for row in compare(ended).rows if row.effect is not None]
+    low, high = (math.log(end) for end in effect.ci95)
+    assert width.half_width == pytest.approx((high - low) / 2)
 
 
 def test_an_estimate_prefers_what_was_measured() -> None:
