@@ -68,7 +68,7 @@ def compare(data: ExperimentData, baseline: str | None = None) -> Comparison:
     builds = {t.variant: t.build_id for t in data.trials} | {
         b.variant: b.build_id for b in data.builds
     }
-    look = Look.at(data.experiment)
+    look = Look.at(data)
     drafts = _drafts(cases, builds, plan)
     judged = _with_disagreements(_with_verdicts(drafts, look))
     rows = _with_settings_checks(judged, _not_checked(data))

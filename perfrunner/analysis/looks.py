@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from perfrunner.analysis.model import Effect
-    from perfrunner.results import ExperimentRecord
+    from perfrunner.results import ExperimentData
 
 LATER = 0.005  # level of the first look after an extension
 PRECISE = 0.03
@@ -45,11 +45,16 @@ class Look:
     planned: int = 0  # blocks at the planned end
 
     @classmethod
-    def at(cls, record: ExperimentRecord) -> Look:
-        """Return the look that the report of a stored experiment is."""
+    def at(cls, data: ExperimentData) -> Look:
+        """Return the look that the report of a stored experiment is.
+
+        An extension without a trial shows nothing new: `precision` may have ended every case before.
+        """
+        record = data.experiment
         extended = record.facts.get("extended") or ()
+        newest = max((trial.block for trial in data.trials), default=0)
         return cls(
-            number=1 + len(extended),
+            number=1 + sum(newest > int(each["from"]) for each in extended),
             unfinished=record.state != "done",
             precision=record.spec_json.get("precision") is not None,
             planned=int((extended[-1]["to"] if extended else record.spec_json.get("blocks")) or 0),

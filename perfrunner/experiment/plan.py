@@ -280,7 +280,7 @@ def case_widths(data: ExperimentData) -> dict[Case, Width]:
     from perfrunner.analysis.inference import t_critical
     from perfrunner.analysis.looks import Look
 
-    look = replace(Look.at(data.experiment), unfinished=False, precision=True)
+    look = replace(Look.at(data), unfinished=False, precision=True)
     widths: dict[Case, Width] = {}
     for row in compare(data).rows:
         if not row.primary or row.effect is None:

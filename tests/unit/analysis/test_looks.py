@@ -162,6 +162,15 @@ def test_each_later_look_is_wider_and_says_so(sim):
     assert "`precision` ended the run" in output["precise"]
 
 
+def test_an_extension_that_added_no_block_is_no_look(sim):
+    """`precision` had ended every case, so the report is the same as before."""
+    before, effect = looked_at(sim, np.random.default_rng(1), precision=0.01)
+    nothing = {"extended": [{"from": 12, "to": 20}]}
+    after, same = looked_at(sim, np.random.default_rng(1), facts=nothing, precision=0.01)
+    assert same == effect
+    assert after.warnings == before.warnings
+
+
 def test_the_anytime_interval_needs_six_blocks():
     assert [anytime_level(n) > 0 for n in (1, 2, 5, 6, 100)] == [False] * 3 + [True] * 2
     assert anytime_level(10_000) < anytime_level(40) < 0.01
