@@ -78,11 +78,11 @@ def noise_floors(data: ExperimentData) -> list[NoiseFloor]:
     """
     floors = []
     rows = [row for row in compare(data).rows if row.verdict != "not comparable"]
-    tests = Counter(row.primary for row in rows if row.effect is not None)
+    tests = Counter((row.primary, row.companion) for row in rows if row.effect is not None)
     for row in rows:
         floor = None
         if row.effect is not None:
-            floor = smallest_visible(row.effect, ALPHA / tests[row.primary])
+            floor = smallest_visible(row.effect, ALPHA / tests[row.primary, row.companion])
         if row.effect is None or floor is None:
             continue
         floors.append(

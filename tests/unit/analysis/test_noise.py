@@ -57,6 +57,18 @@ def test_times_that_repeat_to_the_nanosecond_do_not_show_that_nothing_moves(data
     assert floor.floor == pytest.approx(0.003)
 
 
+def test_the_floor_is_corrected_for_the_tests_of_its_family(rng, sim):
+    """As in a report: throughput, the total CPU next to it, and the rest."""
+    others = ("latency_get_p50_us", "latency_get_p99_us", "rss_bytes")
+    data = sim(rng, metrics=("ops_per_s", "total_cpu_us_per_op", *others))
+    floors = {floor.metric: floor.floor for floor in noise_floors(data)}
+    effects = {row.metric.id: row.effect for row in compare(data).rows if row.effect is not None}
+    assert floors == {
+        metric: smallest_visible(effect, 0.05 / (3 if metric in others else 1))
+        for metric, effect in effects.items()
+    }
+
+
 def test_one_block_has_no_floor(data_of):
     assert noise_floors(data_of({"a": [1.0], "b": [2.0]})) == []
 
