@@ -191,6 +191,9 @@ def _slope(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float
 
 ROBUST, TOTAL, SLOW = "ops_per_s", "ops_per_s_total", "slow_slices"
 NAMED = "the difference sits in slow slices"
+APART = (
+    "the share of slow slices differs"  # where the totals show no difference that it could explain
+)
 MIN_SHARE = 0.25  # of the margin: a smaller disagreement of the two estimates is not worth a note
 
 
@@ -212,21 +215,18 @@ def slow_slices_note(
     if len(both) < 2 or min(figures) <= 0:
         return
     slow = blocks.paired(SLOW, baseline, variant)
+    sides = ({b: side[b] for b in both} for side in (total.base, total.other))
+    by_total = paired_effect("ratio", baseline, *sides, margin)
     if len(slow.base) < 2:
         differs = _estimates_disagree(robust, total, both, margin)
+        named = NAMED
     else:
-        differs = _excludes_neutral(
-            paired_effect("difference", baseline, slow.base, slow.other, margin)
-        )
+        share = paired_effect("difference", baseline, slow.base, slow.other, margin)
+        differs = _excludes_neutral(share)
+        explains = (share.estimate > 0) == (by_total.estimate < 1)
+        named = NAMED if explains and _excludes_neutral(by_total) else APART
     if differs:
-        by_total = paired_effect(
-            "ratio",
-            baseline,
-            {b: total.base[b] for b in both},
-            {b: total.other[b] for b in both},
-            margin,
-        )
-        yield f"by totals {_percent(by_total)}: {NAMED}{_slow(slow)}"
+        yield f"by totals {_percent(by_total)}: {named}{_slow(slow)}"
 
 
 def _estimates_disagree(robust: Paired, total: Paired, both: Sequence[int], margin: float) -> bool:

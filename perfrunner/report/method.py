@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis.cases import type_of
 from perfrunner.analysis.noise import FLOORS_FACT, NoiseFloor, is_aa, noise_floors
-from perfrunner.analysis.quality import NAMED, ROBUST, SLOW, TOTAL
+from perfrunner.analysis.quality import APART, NAMED, ROBUST, SLOW, TOTAL
 from perfrunner.analysis.verdict import smallest_visible
 from perfrunner.report.model import Fact
 from perfrunner.report.numbers import LARGE_RATIO, factor, scale_of, significant
@@ -168,15 +168,13 @@ def _linked(trials: Sequence[TrialRecord]) -> str:
 
 def _slow_slices(comparison: Comparison) -> str:
     """Describe whether slow slices differ between variants, and if not, which difference could have been seen."""
-    apart = [
-        f"{row.case}, {row.variant} {note.replace(f': {NAMED}', '')}"
-        for row in comparison.rows
-        if row.metric.id == ROBUST
-        for note in row.notes
-        if NAMED in note
+    parts = [
+        f"{begin}: {'; '.join(apart)}"
+        for begin, name in ((f"disagree, {NAMED}", NAMED), (APART, APART))
+        if (apart := _noted(comparison, name))
     ]
-    if apart:
-        return f"disagree, {NAMED}: {'; '.join(apart)}"
+    if parts:
+        return "; ".join(parts)
     visible = [
         seen
         for row in comparison.rows
@@ -189,6 +187,17 @@ def _slow_slices(comparison: Comparison) -> str:
         "not shown to differ: a difference of"
         f" \N{PLUS-MINUS SIGN}{significant(max(visible), 2)} points in the share of slow slices could have been seen"
     )
+
+
+def _noted(comparison: Comparison, name: str) -> list[str]:
+    """Return the notes on slow slices that have this name."""
+    return [
+        f"{row.case}, {row.variant} {note.replace(f': {name}', '')}"
+        for row in comparison.rows
+        if row.metric.id == ROBUST
+        for note in row.notes
+        if name in note
+    ]
 
 
 def _counted(trials: Iterable[TrialRecord]) -> Iterable[str]:

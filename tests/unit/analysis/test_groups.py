@@ -174,6 +174,22 @@ def test_variants_that_stall_alike_are_not_named(
     assert named <= 18  # 5 % of 200, and two standard deviations
 
 
+@pytest.mark.parametrize("rate", [1.0, 1.05])
+def test_slow_slices_explain_no_difference_that_the_totals_do_not_show(
+    rng: np.random.Generator, data: Make, trial: Make, rate: float
+) -> None:
+    """More slow slices, and a throughput that is alike, or higher."""
+    trials = []
+    for block in range(1, 11):
+        for variant, slow in (("a", 0.5), ("b", 1.0)):
+            total = 1e6 * math.exp(rng.normal(0, 0.01)) * (rate if variant == "b" else 1.0)
+            metrics = {"ops_per_s": total, "ops_per_s_total": total, "slow_slices": slow}
+            trials.append(trial(block, variant, metrics))
+    (note,) = rare_notes(data(trials))
+    assert "the share of slow slices differs (1 % of its slices" in note
+    assert "sits in" not in note
+
+
 def test_a_certain_but_tiny_disagreement_is_not_worth_a_note(data: Make, trial: Make) -> None:
     trials = [
         trial(b, v, {"ops_per_s": 1e6, "ops_per_s_total": 1e6 * (0.999 if v == "b" else 1)})
