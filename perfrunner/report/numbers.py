@@ -159,7 +159,7 @@ def is_large(rows: Iterable[Row]) -> bool:
 
 def percent_change(ratio: float) -> str:
     """Return a ratio as a change in percent."""
-    return minus(f"{(ratio - 1) * 100:+.1f} %")
+    return f"{signed((ratio - 1) * 100, 1)} %"
 
 
 def _ratio(effect: Estimated) -> str:
@@ -215,7 +215,7 @@ def factor_label(value: float) -> str:
 
 def _signed(value: float, bounds: Interval | None, unit: str) -> str:
     if bounds is None:
-        return f"{minus(f'{value:+.2f}')} {unit}"
+        return f"{signed(value, 2)} {unit}"
     places = interval_places(bounds, abs(value))
     low, high = (signed(b, places) for b in bounds)
     shown = signed(value, places)

@@ -15,6 +15,7 @@ from perfrunner.report.numbers import (
     factor_steps,
     mean_text,
     p_text,
+    percent_change,
     scale_of,
     significant,
     spread,
@@ -79,6 +80,13 @@ def test_a_value_with_its_unit(metric, value, text):
 def test_a_change_shows_the_width_of_its_interval(effect, text):
     written = change(effect, OPS, scale_of(OPS, 1e6))
     assert written.translate(ASCII) == text
+
+
+def test_a_change_without_an_interval_that_rounds_to_zero_has_no_sign_of_a_loss():
+    effect = Effect("ratio", "a", 1, 0.999999, None, None, None, None, None, 0.01)
+    assert change(effect, OPS, scale_of(OPS, 1e6)) == "+0.00 %"
+    assert percent_change(0.9999) == "+0.0 %"
+    assert percent_change(0.99).translate(ASCII) == "-1.0 %"
 
 
 def test_a_difference_is_in_points_or_in_the_scaled_unit():
