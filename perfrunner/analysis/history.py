@@ -26,6 +26,7 @@ from perfrunner.analysis.environment import (
 from perfrunner.analysis.nights import Night, NightRow
 from perfrunner.analysis.series import (
     ROUNDING,
+    SMALLEST,
     SUDDEN,
     TO_SD,
     Alarm,
@@ -53,7 +54,6 @@ LOOKS_AN_ALARM = 1.2
 # Most nights between the starts of one change as found in a case and in the pool.
 SAME_CHANGE = 10
 MOVED = 1.0  # standard deviations from its previous level at which a case counts as part of a pooled change
-SMALLEST = 1e-300
 POOL_RUNS = 20  # number of first runs from which each case's spread is estimated for the pool
 
 Place: TypeAlias = tuple[Case, str]  # a case and a variant

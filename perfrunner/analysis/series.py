@@ -35,6 +35,9 @@ FAR = 4.0
 RARE = 0.05
 TO_SD = 1.4826  # factor from median absolute distance to standard deviation, for normal noise
 ROUNDING = 1e-12  # share of the values
+SMALLEST = (
+    1e-100  # spread; no value, not even one in units of such a spread, divided by it is infinite
+)
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,7 @@ def _looks(
 def _usual(references: Array, resolution: float) -> tuple[Array, Array, Array]:
     """Return the median, the robust standard deviation and its lower bound, row by row."""
     middle = np.median(references, axis=1, keepdims=True)
-    floor = np.maximum(resolution, ROUNDING * np.abs(middle)) + np.finfo(float).tiny
+    floor = np.maximum(resolution, ROUNDING * np.abs(middle)) + SMALLEST
     spread = TO_SD * np.median(np.abs(references - middle), axis=1, keepdims=True)
     return middle, np.maximum(spread, floor), floor
 

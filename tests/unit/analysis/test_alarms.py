@@ -24,16 +24,17 @@ NOISE = {
 }
 
 
-def played(columns, cases=CASES, first=0):
+def played(columns, cases=CASES, first=0, metric=METRIC):
     """A run a night of a baseline and a variant; columns: (nights, variants * cases) in standard deviations of
     0.5 %."""
     matches = []
     for night, values in enumerate(columns, first):
         rows = []
         for place, case in enumerate(cases):
-            raw, effect = (float(np.exp(0.005 * values[2 * place + variant])) for variant in (0, 1))
-            rows.append(NightRow(case, "a", METRIC, "build", 1e6 * raw, None, 10))
-            rows.append(NightRow(case, "b", METRIC, "build", 1e6, effect, 10))
+            own = values[2 * place : 2 * place + 2]
+            raw, effect = np.exp(0.005 * own).tolist() if metric is METRIC else own.tolist()
+            rows.append(NightRow(case, "a", metric, "build", 1e6 * raw, None, 10))
+            rows.append(NightRow(case, "b", metric, "build", 1e6, effect, 10))
         matches.append(
             Night(
                 ExperimentRecord(
@@ -179,3 +180,14 @@ def test_events_that_come_every_night_are_a_change_on_the_third():
     values[20] = 0.2
     (change,) = changes([*values, 0.1, 0.1, 0.1], LOOK)
     assert (change.first, change.known, change.rose) == (30, 32, True)
+
+
+@pytest.mark.filterwarnings("error")
+def test_counts_that_were_zero_overflow_nowhere():
+    """A warning on stderr would be mailed by cron."""
+    (change,) = changes([0.0] * 30 + [50.0] * 5, LOOK)
+    assert change.first == 30
+    columns = np.zeros((40, 4))
+    columns[30:, [1, 3]] = 500.0
+    (alarm,) = history(played(columns, metric=metric_type("errors")), "errors").alarms
+    assert (alarm.first_run, alarm.turn, alarm.cases) == (30, "worse", CASES)
