@@ -189,9 +189,11 @@ def _context(
         else ", none discarded"
     )
     yield Fact("trials", f"{counts.ok} ok{spoiled}; {blocks}")
+    judged = any(row.companion and row.effect is not None for row in comparison.rows)
+    apart = "primary metrics and total CPU each" if judged else "primary metrics"
     yield Fact(
         "correction",
-        f"Benjamini-Hochberg over {comparison.tests} tests, primary metrics separately",
+        f"Benjamini-Hochberg over {count_of(comparison.tests, 'test')}, {apart} separately",
     )
     if "metadata_visible" in _preconditions(data):
         shares = "; ".join(map(str, metadata_shares(data.trials)))

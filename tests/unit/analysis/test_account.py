@@ -208,3 +208,13 @@ def test_an_unfinished_run_has_wider_intervals_in_its_account_as_well(trial, dat
     low, high = planned.time.effect.ci95
     lower, higher = anytime.time.effect.ci95
     assert higher - lower > 1.5 * (high - low)
+
+
+def test_the_families_of_the_correction_are_named(compared, data, data_of):
+    def correction(comparison):
+        made = report(comparison, data)
+        return next(fact.value for fact in made.context if fact.label == "correction")
+
+    assert correction(compared()).endswith("tests, primary metrics and total CPU each separately")
+    alone = compare(data_of({"a": [1.0] * 6, "b": [1.0] * 6}))
+    assert correction(alone).endswith("over 1 test, primary metrics separately")
