@@ -183,16 +183,17 @@ def events_effect(effect: Effect, base: Mapping[int, float], other: Mapping[int,
     """
     if effect.ci95 is None or effect.p is None:
         return effect
-    sums = sum(base.values()), sum(other.values())
-    if min(sums) < 0:
+    of_base, of_other = sum(base.values()), sum(other.values())
+    if min(of_base, of_other) < 0:
         return effect
-    trials = len(base), len(other)
-    (low_x, high_x), (low_y, high_y) = map(_events_interval, sums, trials)
-    x, y = (events / n for events, n in zip(sums, trials, strict=True))
+    low_x, high_x = _events_interval(of_base, len(base))
+    low_y, high_y = _events_interval(of_other, len(other))
+    x, y = of_base / len(base), of_other / len(other)
     low = effect.estimate - math.hypot(y - low_y, high_x - x)
     high = effect.estimate + math.hypot(high_y - y, x - low_x)
-    share = trials[1] / sum(trials)
-    exact = min(1.0, 2 * min(_as_many(*sums, 1 - share), _as_many(*reversed(sums), share)))
+    share = len(other) / (len(base) + len(other))
+    tails = _as_many(of_base, of_other, 1 - share), _as_many(of_other, of_base, share)
+    exact = min(1.0, 2 * min(tails))
     sd, n = effect.sd, effect.n
     if sd is not None:
         widest = max(high - effect.estimate, effect.estimate - low)

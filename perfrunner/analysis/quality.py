@@ -215,8 +215,8 @@ def slow_slices_note(
     if len(both) < 2 or min(figures) <= 0:
         return
     slow = blocks.paired(SLOW, baseline, variant)
-    sides = ({b: side[b] for b in both} for side in (total.base, total.other))
-    by_total = paired_effect("ratio", baseline, *sides, margin)
+    base, other = ({b: side[b] for b in both} for side in (total.base, total.other))
+    by_total = paired_effect("ratio", baseline, base, other, margin)
     if len(slow.base) < 2:
         differs = _estimates_disagree(robust, total, both, margin)
         named = NAMED

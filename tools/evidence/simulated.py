@@ -118,11 +118,11 @@ def plans(runs: int = 4000) -> str:
                 for plan in _plans_of(rng.normal(np.log1p(change), sd, (runs, first)))
             ]
             sizes = [size for size, _ in planned]
-            found, _ = _settled(rng, sizes, [named for _, named in planned], sd)
+            named, _ = _settled(rng, sizes, [change for _, change in planned], sd)
             margin, _ = _settled(rng, sizes, [MARGIN] * len(sizes), sd)
             half = sum(_settled(rng, sizes, [MARGIN / 2] * len(sizes), sd))
             _, same = _settled(rng, sizes, [0.0] * len(sizes), sd)
-            shares = [_percent(share) for share in (found, margin, half, same)]
+            shares = [_percent(share) for share in (named, margin, half, same)]
             rows.append([str(first), _percent(sd), f"{np.median(sizes):g}", *shares])
     return table(
         ["blocks of the first look", "spread", "blocks of the plan (median)", "the change that the plan names: found",
