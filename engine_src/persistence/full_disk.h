@@ -45,6 +45,7 @@ class FullDisk final : public rocksdb::EnvWrapper {
 
     std::atomic<bool> full{false};
     std::atomic<bool> broken{false};         ///< every write is an error
+    std::atomic<bool> brokenTables{false};   ///< every write of a table file
     std::atomic<bool> fullForTables{false};  ///< for table files only
     std::atomic<bool> forgetsNames{false};   ///< directories cannot be synced
     std::atomic<bool> unopenable{false};     ///< no file can be opened for reading
@@ -88,7 +89,7 @@ class FullDisk final : public rocksdb::EnvWrapper {
 
       private:
         [[nodiscard]] rocksdb::Status refusal() const {
-            if (disk_.broken) {
+            if (disk_.broken || (isTable_ && disk_.brokenTables)) {
                 return rocksdb::Status::IOError("broken by the test");
             }
             if (disk_.full || (isTable_ && disk_.fullForTables)) {

@@ -22,50 +22,43 @@ using rocksdb::Slice;
 
 namespace {
 
-/// Shared by the files, which may outlive their file system.
-struct Patience {
-    std::atomic<bool> isOver{false};
-    std::atomic<bool> wasNeeded{false};
+/// An error as one that RocksDB recovers from.
+IOStatus recoverable(IOStatus status) {
+    return status.IsIOError() && !status.IsNoSpace()
+                   ? IOStatus::NoSpace("or another error", status.ToString())
+                   : status;
+}
+
+/// Shared by the logs, which may outlive their file system.
+struct LogStates {
     std::atomic<const void*> emptyLog{nullptr};  ///< the newest one, if nothing is in it
     std::atomic<int> failedLogs{0};              ///< that are still open
-
-    IOStatus mark(IOStatus status) {
-        // RocksDB recovers from a full disk by itself.
-        if (status.IsIOError() && !status.IsNoSpace()) {
-            wasNeeded = true;
-            status.SetRetryable(!isOver);
-        }
-        return status;
-    }
 };
 
 class RecoverableFile final : public rocksdb::FSWritableFileOwnerWrapper {
   public:
-    RecoverableFile(std::unique_ptr<FSWritableFile> real, std::shared_ptr<Patience> patience)
-        : FSWritableFileOwnerWrapper(std::move(real)), patience_(std::move(patience)) {}
+    explicit RecoverableFile(std::unique_ptr<FSWritableFile> real)
+        : FSWritableFileOwnerWrapper(std::move(real)) {}
 
     IOStatus Append(const Slice& data, const IOOptions& options, IODebugContext* debug) override {
-        return patience_->mark(target()->Append(data, options, debug));
+        return recoverable(target()->Append(data, options, debug));
     }
     IOStatus Append(const Slice& data, const IOOptions& options,
                     const rocksdb::DataVerificationInfo& info, IODebugContext* debug) override {
-        return patience_->mark(target()->Append(data, options, info, debug));
+        return recoverable(target()->Append(data, options, info, debug));
     }
     IOStatus Flush(const IOOptions& options, IODebugContext* debug) override {
-        return patience_->mark(target()->Flush(options, debug));
+        return recoverable(target()->Flush(options, debug));
     }
     IOStatus Sync(const IOOptions& options, IODebugContext* debug) override {
-        return patience_->mark(target()->Sync(options, debug));
+        return recoverable(target()->Sync(options, debug));
     }
     IOStatus Fsync(const IOOptions& options, IODebugContext* debug) override {
-        return patience_->mark(target()->Fsync(options, debug));
+        return recoverable(target()->Fsync(options, debug));
     }
     IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
-        return patience_->mark(target()->Close(options, debug));
+        return recoverable(target()->Close(options, debug));
     }
-
-  private:
-    const std::shared_ptr<Patience> patience_;
 };
 
 /// A write-ahead log. After an error it takes nothing more and reports none: RocksDB has refused
@@ -77,14 +70,14 @@ class RecoverableLog final : public FSWritableFile {
     /// If the file cannot be made now, it is made when something is written to it. RocksDB 7 ends
     /// the process when it prepares for the same log a second time and its memory has deletions of
     /// ranges, such as that of a vBucket.
-    RecoverableLog(Make make, std::shared_ptr<Patience> patience)
-        : make_(std::move(make)), patience_(std::move(patience)) {
-        patience_->emptyLog = this;
+    RecoverableLog(Make make, std::shared_ptr<LogStates> states)
+        : make_(std::move(make)), states_(std::move(states)) {
+        states_->emptyLog = this;
         make_(file_).PermitUncheckedError();
     }
     RecoverableLog(const RecoverableLog&) = delete;
     RecoverableLog& operator=(const RecoverableLog&) = delete;
-    ~RecoverableLog() override { patience_->failedLogs -= failed_ ? 1 : 0; }
+    ~RecoverableLog() override { states_->failedLogs -= failed_ ? 1 : 0; }
 
     IOStatus Append(const Slice& data, const IOOptions& options, IODebugContext* debug) override {
         if (failed_) {
@@ -111,7 +104,7 @@ class RecoverableLog final : public FSWritableFile {
         if (status.ok() && bytes_ != wholeBytes_) {
             wholeBytes_ = bytes_;
             const void* self = this;
-            patience_->emptyLog.compare_exchange_strong(self, nullptr);
+            states_->emptyLog.compare_exchange_strong(self, nullptr);
         }
         return noted(std::move(status));
     }
@@ -154,7 +147,7 @@ class RecoverableLog final : public FSWritableFile {
     IOStatus noted(IOStatus status) {
         if (!status.ok()) {
             failed_ = true;
-            ++patience_->failedLogs;
+            ++states_->failedLogs;
         }
         return status;
     }
@@ -167,7 +160,7 @@ class RecoverableLog final : public FSWritableFile {
     }
 
     const Make make_;
-    const std::shared_ptr<Patience> patience_;
+    const std::shared_ptr<LogStates> states_;
     std::unique_ptr<FSWritableFile> file_;
     uint64_t bytes_{0};
     uint64_t wholeBytes_{0};  ///< up to the end of the last record
@@ -176,29 +169,24 @@ class RecoverableLog final : public FSWritableFile {
 
 class RecoverableDirectory final : public rocksdb::FSDirectoryWrapper {
   public:
-    RecoverableDirectory(std::unique_ptr<FSDirectory> real, std::shared_ptr<Patience> patience)
-        : FSDirectoryWrapper(std::move(real)), patience_(std::move(patience)) {}
+    explicit RecoverableDirectory(std::unique_ptr<FSDirectory> real)
+        : FSDirectoryWrapper(std::move(real)) {}
 
     IOStatus Fsync(const IOOptions& options, IODebugContext* debug) override {
-        return patience_->mark(FSDirectoryWrapper::Fsync(options, debug));
+        return recoverable(FSDirectoryWrapper::Fsync(options, debug));
     }
     IOStatus FsyncWithDirOptions(const IOOptions& options, IODebugContext* debug,
                                  const rocksdb::DirFsyncOptions& which) override {
-        return patience_->mark(FSDirectoryWrapper::FsyncWithDirOptions(options, debug, which));
+        return recoverable(FSDirectoryWrapper::FsyncWithDirOptions(options, debug, which));
     }
-
-  private:
-    const std::shared_ptr<Patience> patience_;
 };
 
-/// Wraps what was opened, and marks the error if it was not.
 template <class Recoverable, class File>
-IOStatus wrapped(IOStatus status, std::unique_ptr<File>& file,
-                 const std::shared_ptr<Patience>& patience) {
+IOStatus wrapped(IOStatus status, std::unique_ptr<File>& file) {
     if (status.ok()) {
-        file = std::make_unique<Recoverable>(std::move(file), patience);
+        file = std::make_unique<Recoverable>(std::move(file));
     }
-    return patience->mark(std::move(status));
+    return recoverable(std::move(status));
 }
 
 }  // namespace
@@ -215,30 +203,30 @@ class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
                              IODebugContext* debug) override {
         if (!name.ends_with(".log")) {
             return wrapped<RecoverableFile>(target()->NewWritableFile(name, options, file, debug),
-                                            *file, patience_);
+                                            *file);
         }
-        const auto make = [files = target_, patience = patience_, notes = notes_, name,
+        const auto make = [files = target_, notes = notes_, name,
                            options](std::unique_ptr<FSWritableFile>& made) {
             IOStatus status = files->NewWritableFile(name, options, &made, nullptr);
             if (status.ok()) {
                 notes->made(fileOf(name));
             }
-            return wrapped<RecoverableFile>(std::move(status), made, patience);
+            return wrapped<RecoverableFile>(std::move(status), made);
         };
-        *file = std::make_unique<RecoverableLog>(make, patience_);
+        *file = std::make_unique<RecoverableLog>(make, states_);
         return IOStatus::OK();
     }
     IOStatus ReopenWritableFile(const std::string& name, const FileOptions& options,
                                 std::unique_ptr<FSWritableFile>* file,
                                 IODebugContext* debug) override {
         return wrapped<RecoverableFile>(target()->ReopenWritableFile(name, options, file, debug),
-                                        *file, patience_);
+                                        *file);
     }
     IOStatus ReuseWritableFile(const std::string& name, const std::string& old,
                                const FileOptions& options, std::unique_ptr<FSWritableFile>* file,
                                IODebugContext* debug) override {
         return wrapped<RecoverableFile>(
-                target()->ReuseWritableFile(name, old, options, file, debug), *file, patience_);
+                target()->ReuseWritableFile(name, old, options, file, debug), *file);
     }
     IOStatus NewRandomAccessFile(const std::string& name, const FileOptions& options,
                                  std::unique_ptr<FSRandomAccessFile>* file,
@@ -247,16 +235,16 @@ class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
         // compaction that tried again without end would block writes instead of refusing
         // them.
         IOStatus status = target()->NewRandomAccessFile(name, options, file, debug);
-        return status.IsPathNotFound() ? status : patience_->mark(std::move(status));
+        return status.IsPathNotFound() ? status : recoverable(std::move(status));
     }
     IOStatus NewDirectory(const std::string& name, const IOOptions& options,
                           std::unique_ptr<FSDirectory>* directory, IODebugContext* debug) override {
         return wrapped<RecoverableDirectory>(
-                target()->NewDirectory(name, options, directory, debug), *directory, patience_);
+                target()->NewDirectory(name, options, directory, debug), *directory);
     }
     IOStatus RenameFile(const std::string& from, const std::string& to, const IOOptions& options,
                         IODebugContext* debug) override {
-        return patience_->mark(target()->RenameFile(from, to, options, debug));
+        return recoverable(target()->RenameFile(from, to, options, debug));
     }
 
     IOStatus DeleteFile(const std::string& name, const IOOptions& options,
@@ -267,19 +255,15 @@ class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
         return target()->DeleteFile(name, options, debug);
     }
 
-    [[nodiscard]] bool logIsEmpty() const { return patience_->emptyLog != nullptr; }
-    [[nodiscard]] bool hasFailedLogs() const { return patience_->failedLogs != 0; }
-    bool giveUp() {
-        patience_->isOver = true;
-        return patience_->wasNeeded;
-    }
+    [[nodiscard]] bool logIsEmpty() const { return states_->emptyLog != nullptr; }
+    [[nodiscard]] bool hasFailedLogs() const { return states_->failedLogs != 0; }
 
   private:
     static std::string_view fileOf(std::string_view path) {
         return path.substr(path.rfind('/') + 1);
     }
 
-    const std::shared_ptr<Patience> patience_{std::make_shared<Patience>()};
+    const std::shared_ptr<LogStates> states_{std::make_shared<LogStates>()};
     const std::shared_ptr<LogNotes> notes_;
 };
 
@@ -295,10 +279,6 @@ bool RecoverableFiles::logIsEmpty() const {
 
 bool RecoverableFiles::hasFailedLogs() const {
     return files_->hasFailedLogs();
-}
-
-bool RecoverableFiles::giveUp() {
-    return files_->giveUp();
 }
 
 }  // namespace kv

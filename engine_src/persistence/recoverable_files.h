@@ -4,8 +4,10 @@
 // compaction: a file that cannot be opened, a directory that cannot be synced. After one
 // EIO or EMFILE, although it may be temporary (a network disk, a controller's reset, too many
 // connections), every later write is refused until the process is restarted, and everything that
-// waits in memory is lost with it. An error that the files call retryable makes it write its memory
-// to new files, every second until that succeeds.
+// waits in memory is lost with it. From a full disk it recovers: it writes its memory to new files
+// and begins another log, at once and then every five seconds until that succeeds. So these files
+// report every error of writing as a full disk. If they called it retryable instead, RocksDB 7
+// would go on with a log that failed after a table file, and end the process.
 #pragma once
 
 #include <memory>
@@ -34,9 +36,6 @@ class RecoverableFiles {
     /// True if RocksDB still has a log that had an error. It is neither synced nor emptied until
     /// its memory is in other files.
     [[nodiscard]] bool hasFailedLogs() const;
-    /// Errors are final from now on; returns true if there was one that was not. RocksDB 7 does not
-    /// end while it tries to recover: it must have given up before it is closed.
-    bool giveUp();
 
   private:
     std::shared_ptr<RecoverableFileSystem> files_;

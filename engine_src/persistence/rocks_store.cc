@@ -29,8 +29,6 @@ using rocks::view;
 
 namespace {
 
-/// RocksDB checks every second whether it can continue.
-constexpr std::chrono::seconds kGivingUp{10};
 /// Room for the vBucket's state in a transaction's batch.
 constexpr size_t kStateBytes = 256;
 
@@ -51,22 +49,6 @@ RocksStore::RocksStore(const std::string& path, const RocksConfig& config)
 RocksStore::~RocksStore() {
     const NonBucketGuard guard;
     batch_.reset();
-    if (files_->giveUp()) {
-        const auto limit = std::chrono::steady_clock::now() + kGivingUp;
-        while (db_->Resume().IsBusy()) {
-            if (std::chrono::steady_clock::now() >= limit) {
-                // RocksDB keeps an error of its manifest as it was at first, so it never gives up,
-                // and waits for that when it is closed. Nothing can be stored any more: leave it.
-                for (Handle& handle : handles_) {
-                    (void)handle.release();
-                }
-                (void)db_.release();
-                (void)files_.release();
-                return;
-            }
-            std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        }
-    }
     handles_.clear();
     db_.reset();
     files_.reset();
@@ -198,9 +180,8 @@ bool RocksStore::write(rocksdb::WriteBatch& batch) {
     }
     if (const rocksdb::Status status = tryWrite(batch); !status.ok()) {
         failedCommits_.fetch_add(1, std::memory_order_relaxed);
-        // After an I/O error RocksDB refuses writes until it has recovered or is asked to resume;
-        // the caller retries the transaction.
-        db_->Resume().PermitUncheckedError();
+        // After an I/O error RocksDB refuses writes until it has recovered by itself; the caller
+        // retries the transaction. Resume() may never return: RocksDB 7 can lose its flushes.
         return false;
     }
     commits_.fetch_add(1, std::memory_order_relaxed);
@@ -250,7 +231,24 @@ bool RocksStore::sync() {
 
 bool RocksStore::emptyLog() {
     const NonBucketGuard guard;
-    return !files_->hasFailedLogs() && db_->Flush({}, {keys_, seqnos_, states_}).ok();
+    const uint64_t errors = sumOf(rocksdb::DB::Properties::kBackgroundErrors);
+    if (files_->hasFailedLogs() || !db_->Flush({}, {keys_, seqnos_, states_}).ok()) {
+        return false;
+    }
+    // Once it has had an error, RocksDB 7 does not wait for the end of a flush.
+    while (sumOf(rocksdb::DB::Properties::kNumImmutableMemTable) != 0) {
+        if (sumOf(rocksdb::DB::Properties::kBackgroundErrors) != errors) {
+            return false;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+}
+
+uint64_t RocksStore::sumOf(const std::string& property) {
+    uint64_t sum = 0;
+    db_->GetAggregatedIntProperty(property, &sum);
+    return sum;
 }
 
 bool RocksStore::saveVbState(Vbid vbid, const PersistedVbState& state) {
@@ -423,21 +421,12 @@ KVStoreStats RocksStore::stats() {
                         .bytesWritten = bytesWritten_.load(std::memory_order_relaxed),
                         .cutOffBytes = cutOffBytes_,
                         .hasGaps = hasGaps_};
-    for (rocksdb::ColumnFamilyHandle* handle : {keys_, seqnos_, states_}) {
-        uint64_t value = 0;
-        if (db_->GetIntProperty(handle, rocksdb::DB::Properties::kSizeAllMemTables, &value)) {
-            result.memtableBytes += value;
-        }
-        if (db_->GetIntProperty(handle, rocksdb::DB::Properties::kEstimateTableReadersMem,
-                                &value)) {
-            result.tableReaderBytes += value;
-        }
-        if (db_->GetIntProperty(handle, rocksdb::DB::Properties::kLiveSstFilesSize, &value)) {
-            result.diskBytes += value;
-        }
-    }
+    using Properties = rocksdb::DB::Properties;
+    result.memtableBytes = sumOf(Properties::kSizeAllMemTables);
+    result.tableReaderBytes = sumOf(Properties::kEstimateTableReadersMem);
+    result.diskBytes = sumOf(Properties::kLiveSstFilesSize);
     uint64_t cache = 0;
-    if (db_->GetIntProperty(keys_, rocksdb::DB::Properties::kBlockCacheUsage, &cache)) {
+    if (db_->GetIntProperty(keys_, Properties::kBlockCacheUsage, &cache)) {
         result.blockCacheBytes += cache;
     }
     return result;

@@ -93,6 +93,8 @@ class RocksStore final : public KVStore {
     /// Returns false if the directory was moved, removed or replaced. RocksDB would write on into
     /// files that the next start does not find.
     bool isInPlace();
+    /// A property of RocksDB, summed over the families.
+    uint64_t sumOf(const std::string& property);
     rocksdb::Status tryWrite(rocksdb::WriteBatch& batch);
     void putState(rocksdb::WriteBatch& batch, Vbid vbid, const PersistedVbState& state);
     bool put(const Item& item, const std::string& key, const std::optional<codec::KeyEntry>& old);

@@ -17,11 +17,15 @@ namespace {
 
 class RocksStoreDiskTest : public RocksStoreTest {
   protected:
-    /// The item is stored at the latest when RocksDB has checked for free space again, which it
-    /// does every few seconds.
+    /// The item is stored at the latest when RocksDB has tried again, which it does every few
+    /// seconds.
     bool storesInTime(Vbid vbid, const ItemPtr& item) {
+        return inTime([&] { return store(vbid, {item}, item->seqno().get()); });
+    }
+    template <class Attempt>
+    static bool inTime(const Attempt& attempt) {
         const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(5);
-        while (!store(vbid, {item}, item->seqno().get())) {
+        while (!attempt()) {
             if (std::chrono::steady_clock::now() > limit) {
                 return false;
             }
@@ -95,19 +99,45 @@ TEST_F(RocksStoreDiskTest, ErrorsOfOtherCallsThanWritesPassWithTheirCause) {
         *fault = false;
         ++seqno;
         EXPECT_TRUE(storesInTime(vbid, item(vbid, "k" + std::to_string(seqno), seqno)));
-        while (!store_->emptyLog()) {  // RocksDB may still be writing what waited
-            std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        }
+        EXPECT_TRUE(inTime([&] { return store_->emptyLog(); }));
     }
     open();
     EXPECT_EQ(scan(vbid).size(), seqno);
 }
 
+TEST_F(RocksStoreDiskTest, ALogThatFailsAfterATableFileIsLeft) {
+    const Vbid vbid{1};
+    ASSERT_TRUE(store(vbid, {item(vbid, "a", 1)}, 1));
+    disk_.brokenTables = true;
+    EXPECT_FALSE(store_->emptyLog());
+    (void)store(vbid, {item(vbid, "b", 2)}, 2);  // RocksDB may take it or refuse it
+    disk_.broken = true;
+    EXPECT_FALSE(store(vbid, {item(vbid, "b", 2)}, 2));
+    disk_.broken = false;
+    disk_.brokenTables = false;
+    EXPECT_TRUE(storesInTime(vbid, item(vbid, "b", 2)));
+    EXPECT_TRUE(storesInTime(vbid, item(vbid, "c", 3)));
+    open();
+    EXPECT_EQ(scan(vbid), (Docs{{1, "a"}, {2, "b"}, {3, "c"}}));
+}
+
+TEST_F(RocksStoreDiskTest, ASyncSucceedsAfterAWriteErrorWithoutAnotherWrite) {
+    const Vbid vbid{1};
+    ASSERT_TRUE(store(vbid, {item(vbid, "a", 1)}, 1));
+    disk_.broken = true;
+    EXPECT_FALSE(store(vbid, {item(vbid, "b", 2)}, 2));
+    EXPECT_FALSE(store_->sync());
+    disk_.broken = false;
+    EXPECT_TRUE(inTime([&] { return store_->sync(); }));
+    open();
+    EXPECT_EQ(scan(vbid), (Docs{{1, "a"}}));
+}
+
 TEST_F(RocksStoreDiskTest, AnEmptyStoreSurvivesWriteErrors) {
     const Vbid vbid{1};
     disk_.broken = true;
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(3);
-    while (std::chrono::steady_clock::now() < limit) {  // RocksDB tries again every second
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(6);
+    while (std::chrono::steady_clock::now() < limit) {  // RocksDB tries again after five
         EXPECT_FALSE(store(vbid, {item(vbid, "a", 1)}, 1));
         (void)store_->sync();
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -185,6 +215,18 @@ TEST_F(RocksStoreDiskTest, ALogThatCannotBeEmptiedKeepsItsContent) {
         EXPECT_EQ(scan(vbid).size(), seqno);
     }
     EXPECT_TRUE(store_->emptyLog());
+}
+
+TEST_F(RocksStoreDiskTest, ALogThatCannotBeEmptiedIsReportedAfterAnotherError) {
+    const Vbid vbid{1};
+    disk_.broken = true;
+    EXPECT_FALSE(store(vbid, {item(vbid, "a", 1)}, 1));
+    disk_.broken = false;
+    EXPECT_TRUE(storesInTime(vbid, item(vbid, "a", 1)));
+    disk_.brokenTables = true;
+    EXPECT_FALSE(store_->emptyLog());
+    disk_.brokenTables = false;
+    EXPECT_TRUE(inTime([&] { return store_->emptyLog(); }));
 }
 
 }  // namespace
