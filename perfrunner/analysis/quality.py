@@ -191,9 +191,7 @@ def _slope(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float
 
 ROBUST, TOTAL, SLOW = "ops_per_s", "ops_per_s_total", "slow_slices"
 NAMED = "the difference sits in slow slices"
-APART = (
-    "the share of slow slices differs"  # where the totals show no difference that it could explain
-)
+APART = "the share of slow slices differs"  # the totals show no difference that this explains
 MIN_SHARE = 0.25  # of the margin: a smaller disagreement of the two estimates is not worth a note
 
 

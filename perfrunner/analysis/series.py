@@ -35,9 +35,8 @@ FAR = 4.0
 RARE = 0.05
 TO_SD = 1.4826  # factor from median absolute distance to standard deviation, for normal noise
 ROUNDING = 1e-12  # share of the values
-SMALLEST = (
-    1e-100  # spread; no value, not even one in units of such a spread, divided by it is infinite
-)
+# Spread. No value, not even one in units of such a spread, is infinite when it is divided by this.
+SMALLEST = 1e-100
 
 
 @dataclass(frozen=True)

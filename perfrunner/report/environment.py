@@ -204,7 +204,8 @@ def _same_programs(data: ExperimentData) -> Iterable[tuple[str, str]]:
     alike: dict[tuple[str, str], list[BuildRecord]] = defaultdict(list)
     for build in data.builds:
         variant = variants.get(build.variant, {})
-        server = variant.get("server") or {"command": [""]}
+        if (server := variant.get("server")) is None:
+            continue
         program, *arguments = server["command"]
         if "/" in program:
             own = {k: v for k, v in server.items() if k not in ("git", "revision", "build")}

@@ -127,7 +127,7 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
         except OSError as error:
             trouble = f"its port does not answer: {error}"
         time.sleep(POLL_S)
-    if trouble == SILENT and _listening_inodes(given.port):
+    if trouble == SILENT and _inodes(given.port, _LISTENS):
         trouble = f"it listens on its port, but not on {given.host}"
     return {"ready": False, "alive": is_alive(given.pid), "error": trouble}
 
@@ -248,7 +248,7 @@ def listener(pid: int, port: int) -> int | None:
 
     If `pid` listens too, the other one is a copy of it that serves: a worker process of a server that forks.
     """
-    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
+    sockets = {f"socket:[{inode}]" for inode in _inodes(port, _LISTENS)}
     try:
         program = Path(f"/proc/{pid}/exe").readlink() if _holds(pid, sockets) else None
     except OSError:  # of another user, or it has ended
@@ -286,10 +286,6 @@ def _others_with(sockets: set[str], pid: int) -> Iterator[int]:
         with contextlib.suppress(OSError):
             if entry.name.isdigit() and int(entry.name) != pid and _holds(int(entry.name), sockets):
                 yield int(entry.name)
-
-
-def _listening_inodes(port: int) -> set[str]:
-    return _inodes(port, _LISTENS)
 
 
 def _inodes(port: int, state: str, client: int | None = None) -> set[str]:

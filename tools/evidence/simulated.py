@@ -7,7 +7,6 @@ as Markdown. Its seed is fixed, so its figures change only when those functions 
 from __future__ import annotations
 
 import functools
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -159,21 +158,7 @@ _ENGINE = "engine"
 class _Unchanged(Repository):
     """A repository that nothing changes, so that git has to answer each question once only."""
 
-    def git(
-        self,
-        *arguments: str,
-        env: Mapping[str, str] | None = None,
-        stdin: str = "",
-        refused: re.Pattern[str] | None = None,
-    ) -> str:
-        assert env is None
-        assert not stdin
-        return _ask(self.top, arguments, refused)
-
-
-@functools.cache
-def _ask(top: Path, arguments: tuple[str, ...], refused: re.Pattern[str] | None) -> str:
-    return run_git(top, *arguments, refused=refused)
+    git = functools.cache(Repository.git)
 
 
 def _commits(top: Path) -> list[str]:

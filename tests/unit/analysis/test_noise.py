@@ -58,7 +58,7 @@ def test_times_that_repeat_to_the_nanosecond_do_not_show_that_nothing_moves(data
 
 
 def test_the_floor_is_corrected_for_the_tests_of_its_family(rng, sim):
-    """As in a report: throughput, the total CPU next to it, and the rest."""
+    """A report also corrects throughput, the total CPU next to it, and the rest separately."""
     others = ("latency_get_p50_us", "latency_get_p99_us", "rss_bytes")
     data = sim(rng, metrics=("ops_per_s", "total_cpu_us_per_op", *others))
     floors = {floor.metric: floor.floor for floor in noise_floors(data)}

@@ -100,7 +100,7 @@ def test_a_program_that_is_not_of_the_checkout_is_refused(repository: Path) -> N
 
 
 def test_a_program_that_was_replaced_before_it_served_is_refused(repository: Path) -> None:
-    """As by the build of another variant that installs to the same place."""
+    """The build of another variant may install to the same place."""
     made = prepared(repository)
     with pytest.raises(BuildError, match=r"/srv has changed since it was prepared"):
         made.served_by(str(made.program), "4" * 64, [str(made.program), "1"])
