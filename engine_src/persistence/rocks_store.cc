@@ -29,6 +29,8 @@ using rocks::view;
 
 namespace {
 
+/// A stop does not wait longer for it: the documents are then in the log.
+constexpr std::chrono::minutes kLongestFlush{1};
 /// Room for the vBucket's state in a transaction's batch.
 constexpr size_t kStateBytes = 256;
 
@@ -235,9 +237,11 @@ bool RocksStore::emptyLog() {
     if (files_->hasFailedLogs() || !db_->Flush({}, {keys_, seqnos_, states_}).ok()) {
         return false;
     }
-    // Once it has had an error, RocksDB 7 does not wait for the end of a flush.
+    // After an error RocksDB 7 does not wait for the end of a flush, and may have lost it.
+    const auto limit = std::chrono::steady_clock::now() + kLongestFlush;
     while (sumOf(rocksdb::DB::Properties::kNumImmutableMemTable) != 0) {
-        if (sumOf(rocksdb::DB::Properties::kBackgroundErrors) != errors) {
+        if (sumOf(rocksdb::DB::Properties::kBackgroundErrors) != errors ||
+            std::chrono::steady_clock::now() >= limit) {
             return false;
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
