@@ -205,27 +205,33 @@ Socket openBinary(const SessionOptions& options) {
     return session.client.takeSocket();
 }
 
-Socket openConnection(const SessionOptions& options) {
-    if (options.protocol == Protocol::kBinary) {
-        return openBinary(options);
-    }
+Socket openLines(const SessionOptions& options,
+                 void (*greet)(LineClient& client, const SessionOptions& options)) {
     LineClient client(dial(options), options.timeout);
     return about(addressOf(options), [&] {
-        switch (options.protocol) {
-            case Protocol::kText:
-                greetText(client, options);
-                break;
-            case Protocol::kMeta:
-                greetMeta(client, options);
-                break;
-            case Protocol::kResp3:
-                greetResp3(client, options);
-                break;
-            default:
-                greetResp2(client, options);
-        }
+        greet(client, options);
         return client.take();
     });
+}
+
+/// Opens one connection to a server without sessions.
+Socket openConnection(const SessionOptions& options) {
+    switch (options.protocol) {
+        case Protocol::kBinary:
+            return openBinary(options);
+        case Protocol::kText:
+            return openLines(options, greetText);
+        case Protocol::kMeta:
+            return openLines(options, greetMeta);
+        case Protocol::kResp2:
+            return openLines(options, greetResp2);
+        case Protocol::kResp3:
+            return openLines(options, greetResp3);
+        case Protocol::kCouchbase:
+        case Protocol::kAuto:
+            break;
+    }
+    throw LoadError("no single connection of protocol " + std::string(toString(options.protocol)));
 }
 
 /// Returns the protocol whose answer begins like this; kAuto if there is none.
