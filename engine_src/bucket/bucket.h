@@ -25,7 +25,6 @@
 #include "bucket/bucket_stats.h"
 #include "bucket/op_result.h"
 #include "bucket/seqno_listeners.h"
-#include "bucket/vb_state.h"
 #include "bucket/vbucket.h"
 #include "memory/bucket_memory.h"
 #include "types/blob.h"

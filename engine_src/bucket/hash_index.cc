@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "bucket/prime_sizes.h"
 #include "types/contention.h"
 
 namespace kv {

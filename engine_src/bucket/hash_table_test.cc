@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "bucket/prime_sizes.h"
+#include "bucket/hash_index.h"
 
 namespace kv {
 

@@ -23,10 +23,31 @@
 #include "bucket/key_locks.h"
 #include "bucket/op_result.h"
 #include "bucket/sequence_list.h"
-#include "bucket/vb_state.h"
 #include "checkpoint/checkpoint_manager.h"
 
 namespace kv {
+
+/// State of a vBucket on this node.
+enum class VbState : uint8_t {
+    Active = 1,   ///< serves clients
+    Replica = 2,  ///< follows an active copy elsewhere
+    Pending = 3,  ///< a takeover is in progress
+    Dead = 4,     ///< not here
+};
+
+constexpr std::string_view toString(VbState state) {
+    switch (state) {
+        case VbState::Active:
+            return "active";
+        case VbState::Replica:
+            return "replica";
+        case VbState::Pending:
+            return "pending";
+        case VbState::Dead:
+            return "dead";
+    }
+    return "unknown";
+}
 
 class VBucket;
 

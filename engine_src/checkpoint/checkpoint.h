@@ -18,7 +18,6 @@
 
 #include "types/ids.h"
 #include "types/item.h"
-#include "types/snapshot_range.h"
 #include "types/string_hash.h"
 
 namespace kv {

@@ -9,7 +9,6 @@
 #include "checkpoint/cursor.h"
 #include "types/ids.h"
 #include "types/item.h"
-#include "types/snapshot_range.h"
 
 namespace kv {
 

@@ -24,7 +24,6 @@
 #include "dcp/backfill.h"
 #include "dcp/message.h"
 #include "types/ids.h"
-#include "types/snapshot_range.h"
 
 namespace kv::dcp {
 

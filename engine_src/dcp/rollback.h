@@ -7,7 +7,6 @@
 
 #include "persistence/stored_types.h"
 #include "types/ids.h"
-#include "types/snapshot_range.h"
 
 namespace kv::dcp {
 

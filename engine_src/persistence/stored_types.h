@@ -8,7 +8,6 @@
 #include "persistence/rollback_points.h"
 #include "types/ids.h"
 #include "types/item.h"
-#include "types/snapshot_range.h"
 
 namespace kv {
 

@@ -46,6 +46,13 @@ inline constexpr uint64_t kCasBound = uint64_t{1} << 63U;
 inline constexpr uint64_t kForeignRevSeqnoBound = kRevSeqnoBound / 2;
 inline constexpr uint64_t kForeignCasBound = kCasBound / 2;
 
+/// A closed interval of seqnos that is consistent only as a whole.
+struct SnapshotRange {
+    Seqno start{};
+    Seqno end{};
+    friend bool operator==(const SnapshotRange&, const SnapshotRange&) = default;
+};
+
 constexpr Seqno next(Seqno seqno) {
     return Seqno{seqno.get() + 1};
 }
