@@ -15,7 +15,7 @@
 #include "checkpoint/checkpoint_remover.h"
 #include "dcp/bucket_backfill.h"
 #include "dcp/bucket_producer.h"
-#include "dcp/connection_limits.h"
+#include "dcp/limits.h"
 #include "dcp/scan_watch.h"
 #include "executor/executor.h"
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "dcp/active_stream.h"
-#include "dcp/backfill_limits.h"
+#include "dcp/limits.h"
 #include "executor/task.h"
 #include "memory/bucket_memory.h"
 

@@ -29,11 +29,10 @@
 
 #include "executor/task.h"
 #include "options/mutation.h"
+#include "persistence/config.h"
 #include "persistence/dirty_queue.h"
-#include "persistence/flush_options.h"
 #include "persistence/flush_target.h"
 #include "persistence/flush_transaction.h"
-#include "persistence/flusher_config.h"
 #include "persistence/kvstore.h"
 
 namespace kv {

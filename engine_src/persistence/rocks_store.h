@@ -22,9 +22,9 @@
 #include <string>
 #include <vector>
 
+#include "persistence/config.h"
 #include "persistence/doc_codec.h"
 #include "persistence/kvstore.h"
-#include "persistence/rocks_config.h"
 #include "types/fd.h"
 
 namespace rocksdb {

@@ -12,10 +12,8 @@
 #include <vector>
 
 #include "bucket/bucket_config.h"
-#include "dcp/backfill_limits.h"
-#include "dcp/connection_limits.h"
-#include "persistence/flusher_config.h"
-#include "persistence/rocks_config.h"
+#include "dcp/limits.h"
+#include "persistence/config.h"
 #include "server/settings.h"
 
 namespace kv::server {
