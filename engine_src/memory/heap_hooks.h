@@ -9,12 +9,15 @@
 #include <cstdint>
 
 #include "memory/bucket_memory.h"
-#include "memory/thread_slot.h"
 
 namespace kv::heap {
 
-/// The bucket that the calling thread charges, and the slot that it owns (thread_slot.h).
-/// constinit: reading it needs no initialisation check.
+inline constexpr size_t kUnassignedSlot = SIZE_MAX;
+
+/// The bucket that the calling thread charges, and the slot that it owns: the index of its private
+/// counters. A slot is taken at a thread's first charge and returned when the thread ends, so that
+/// a process that keeps creating threads does not run out. The value that the former owner left in
+/// a slot stays there for the next owner. constinit: reading it needs no initialisation check.
 struct ThreadBinding {
     BucketMemory* bucket{nullptr};
     size_t slot{kUnassignedSlot};
