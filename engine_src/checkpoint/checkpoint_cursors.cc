@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "checkpoint/extracted_checkpoints.h"
+#include "checkpoint/checkpoint_list.h"
 
 namespace kv {
 

@@ -1,10 +1,13 @@
 // CheckpointList: owning, intrusive, doubly linked, without a size, so that cutting off any prefix
-// takes constant time.
+// takes constant time. CheckpointMemory counts the bytes of a log, ExtractedCheckpoints frees a
+// list that was cut off.
 //
 // The number of checkpoints follows from their ids, which are consecutive. Threads: not
-// thread-safe; the new owner of a cut-off list destroys it outside the manager's lock.
+// thread-safe, except CheckpointMemory; the new owner of a cut-off list destroys it outside the
+// manager's lock.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -74,6 +77,55 @@ class CheckpointList {
   private:
     Checkpoint* first_{nullptr};
     Checkpoint* last_{nullptr};
+};
+
+/// The bytes that one vBucket's checkpoints and their items account for: two sums that only grow,
+/// so that threads that write and threads that free do not wait for each other. Bytes are added
+/// under the queue lock and released by the thread that frees; any thread may read.
+class CheckpointMemory {
+  public:
+    /// The caller holds the queue lock.
+    void add(size_t bytes) {
+        added_.store(added_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+    }
+    void release(size_t bytes) { released_.fetch_add(bytes, std::memory_order_relaxed); }
+    /// Without extracted checkpoints that are already freed.
+    [[nodiscard]] size_t bytes() const {
+        return added_.load(std::memory_order_relaxed) - released_.load(std::memory_order_relaxed);
+    }
+
+  private:
+    std::atomic<size_t> added_{0};
+    std::atomic<size_t> released_{0};
+};
+
+/// Checkpoints that were removed from a vBucket's log. Frees them (and settles the log's memory
+/// count) when destroyed, so keep it outside every lock. Must not outlive the CheckpointManager.
+class ExtractedCheckpoints {
+  public:
+    ExtractedCheckpoints() = default;
+    ExtractedCheckpoints(CheckpointList list, CheckpointMemory& memory)
+        : list_(std::move(list)), memory_(&memory) {}
+    ExtractedCheckpoints(ExtractedCheckpoints&&) = default;
+    ExtractedCheckpoints& operator=(ExtractedCheckpoints&&) = delete;
+    ExtractedCheckpoints(const ExtractedCheckpoints&) = delete;
+    ~ExtractedCheckpoints() {
+        if (!list_.empty()) {
+            const size_t bytes = list_.memory();
+            list_.clear();
+            memory_->release(bytes);
+        }
+    }
+    [[nodiscard]] size_t size() const { return list_.size(); }
+    /// For an empty object only.
+    void adopt(CheckpointList list, CheckpointMemory& memory) {
+        list_ = std::move(list);
+        memory_ = &memory;
+    }
+
+  private:
+    CheckpointList list_;
+    CheckpointMemory* memory_{nullptr};
 };
 
 }  // namespace kv

@@ -17,10 +17,8 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_config.h"
 #include "checkpoint/checkpoint_list.h"
-#include "checkpoint/checkpoint_memory.h"
 #include "checkpoint/checkpoint_results.h"
 #include "checkpoint/cursor_set.h"
-#include "checkpoint/persistence_place.h"
 #include "types/contention.h"
 #include "types/ids.h"
 

@@ -4,7 +4,6 @@
 #include <cassert>
 #include <utility>
 
-#include "checkpoint/extracted_checkpoints.h"
 #include "options/mutation.h"
 #include "types/invariant.h"
 

@@ -22,11 +22,11 @@
 
 #include "checkpoint/checkpoint_config.h"
 #include "checkpoint/checkpoint_cursors.h"
+#include "checkpoint/checkpoint_list.h"
 #include "checkpoint/checkpoint_log.h"
 #include "checkpoint/checkpoint_persistence.h"
 #include "checkpoint/checkpoint_removal.h"
 #include "checkpoint/checkpoint_results.h"
-#include "checkpoint/extracted_checkpoints.h"
 #include "types/ids.h"
 #include "types/item.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_cursors.h"
+#include "checkpoint/checkpoint_list.h"
 #include "checkpoint/checkpoint_log.h"
-#include "checkpoint/extracted_checkpoints.h"
 #include "options/selected/checkpoint_extract.h"
 #include "options/selected/cursor_drop.h"
 
