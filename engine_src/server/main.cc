@@ -20,7 +20,7 @@
 #include "server/replication/replication_set.h"
 #include "server/replication/replicator.h"
 #include "server/server.h"
-#include "server/stats/dcp_stats.h"
+#include "server/stats/figures.h"
 
 namespace {
 

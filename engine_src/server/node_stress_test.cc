@@ -14,7 +14,7 @@
 #include "server/engine_bucket.h"
 #include "server/replication/replicator.h"
 #include "server/server.h"
-#include "server/stats/dcp_stats.h"
+#include "server/stats/figures.h"
 
 namespace kv::server {
 namespace {

@@ -18,7 +18,7 @@
 #include "server/connections/listener.h"
 #include "server/job_thread.h"
 #include "server/server_context.h"
-#include "server/stats/stat_collector.h"
+#include "server/stats/stats.h"
 
 namespace kv::server {
 

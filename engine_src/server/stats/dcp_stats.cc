@@ -1,8 +1,7 @@
-#include "server/stats/dcp_stats.h"
-
 #include <fmt/format.h>
 
-#include "server/stats/add_figure.h"
+#include "dcp/dcp_node.h"
+#include "server/stats/figures.h"
 
 namespace kv::server {
 

@@ -1,6 +1,6 @@
 // STAT: one answer per key, then an empty one. stats.cc has the groups.
 #include "server/commands/command.h"
-#include "server/stats/stat_collector.h"
+#include "server/stats/stats.h"
 
 namespace kv::server {
 

@@ -5,11 +5,15 @@
 
 #include <chrono>
 #include <ctime>
+#include <iterator>
 #include <memory>
+#include <new>
+#include <optional>
+#include <utility>
 
 #include "allocators/allocator.h"
 #include "options/selected/injected.h"
-#include "server/stats/vbucket_stats.h"
+#include "server/stats/figures.h"
 #include "server/version.h"
 #include "types/contention.h"
 
@@ -17,23 +21,12 @@ namespace kv::server {
 
 namespace {
 
-class Group {
-  public:
-    template <class Value>
-    void add(std::string_view key, const Value& value) {
-        values_.emplace_back(key, fmt::format("{}", value));
+/// A figure that its source cannot provide is omitted; 0 would be wrong.
+void addIfKnown(KeyValues& out, std::string_view key, const std::optional<uint64_t>& value) {
+    if (value) {
+        addFigure(out, key, *value);
     }
-    /// A figure that its source cannot provide is omitted; 0 would be wrong.
-    void addIfKnown(std::string_view key, const std::optional<uint64_t>& value) {
-        if (value) {
-            add(key, *value);
-        }
-    }
-    KeyValues take() { return std::move(values_); }
-
-  private:
-    KeyValues values_;
-};
+}
 
 uint64_t sum(const ServerContext& server, Counter FrontEndStats::*counter) {
     uint64_t total = 0;
@@ -43,120 +36,120 @@ uint64_t sum(const ServerContext& server, Counter FrontEndStats::*counter) {
     return total;
 }
 
-void addTraffic(Group& out, const ServerContext& server) {
+void addTraffic(KeyValues& out, const ServerContext& server) {
     const auto gets = sum(server, &FrontEndStats::gets);
     const auto hits = sum(server, &FrontEndStats::getHits);
-    out.add("cmd_total", sum(server, &FrontEndStats::requests));
-    out.add("cmd_get", gets);
+    addFigure(out, "cmd_total", sum(server, &FrontEndStats::requests));
+    addFigure(out, "cmd_get", gets);
     const auto sets = sum(server, &FrontEndStats::sets);
-    out.add("cmd_set", sets);
-    out.add("cmd_flush", sum(server, &FrontEndStats::flushes));
+    addFigure(out, "cmd_set", sets);
+    addFigure(out, "cmd_flush", sum(server, &FrontEndStats::flushes));
     const auto mutations = sets + sum(server, &FrontEndStats::otherMutations);
-    out.add("cmd_total_gets", gets);
-    out.add("cmd_total_sets", mutations);
-    out.add("cmd_total_ops", gets + mutations);
-    out.add("get_hits", hits);
-    out.add("get_misses", gets - std::min(hits, gets));
-    out.add("bytes_read", sum(server, &FrontEndStats::bytesRead));
-    out.add("bytes_written", sum(server, &FrontEndStats::bytesWritten));
-    out.add("conn_wakeups", sum(server, &FrontEndStats::wakeups));
-    out.add("conn_yields", sum(server, &FrontEndStats::yields));
-    out.add("conn_slow_readers", sum(server, &FrontEndStats::slowReaders));
-    out.add("conn_buffer_limit_closes", sum(server, &FrontEndStats::bufferLimitCloses));
-    out.add("conn_overdue_closes", sum(server, &FrontEndStats::overdueCloses));
-    out.add("auth_errors", sum(server, &FrontEndStats::authErrors));
+    addFigure(out, "cmd_total_gets", gets);
+    addFigure(out, "cmd_total_sets", mutations);
+    addFigure(out, "cmd_total_ops", gets + mutations);
+    addFigure(out, "get_hits", hits);
+    addFigure(out, "get_misses", gets - std::min(hits, gets));
+    addFigure(out, "bytes_read", sum(server, &FrontEndStats::bytesRead));
+    addFigure(out, "bytes_written", sum(server, &FrontEndStats::bytesWritten));
+    addFigure(out, "conn_wakeups", sum(server, &FrontEndStats::wakeups));
+    addFigure(out, "conn_yields", sum(server, &FrontEndStats::yields));
+    addFigure(out, "conn_slow_readers", sum(server, &FrontEndStats::slowReaders));
+    addFigure(out, "conn_buffer_limit_closes", sum(server, &FrontEndStats::bufferLimitCloses));
+    addFigure(out, "conn_overdue_closes", sum(server, &FrontEndStats::overdueCloses));
+    addFigure(out, "auth_errors", sum(server, &FrontEndStats::authErrors));
 }
 
 /// The work done by a build with an injected fault, and the time of this reading.
 template <class Fault = options::SelectedInjected>
-void addInjected(Group& out) {
+void addInjected(KeyValues& out) {
     if constexpr (requires { Fault::burnt(); }) {
-        out.add("injected_burnt_ns", Fault::burnt().count());
-        out.add("injected_clock_ns", options::steadyTime().count());
+        addFigure(out, "injected_burnt_ns", Fault::burnt().count());
+        addFigure(out, "injected_clock_ns", options::steadyTime().count());
     }
 }
 
 KeyValues defaultGroup(ServerContext& server) {
-    Group out;
-    out.add("pid", ::getpid());
-    out.add("uptime", std::chrono::duration_cast<std::chrono::seconds>(
-                              std::chrono::steady_clock::now() - server.startedAt)
-                              .count());
-    out.add("time", std::time(nullptr));
-    out.add("version", kVersion);
-    out.add("threads", server.threadStats.size());
-    out.add("curr_connections", server.connections.load());
-    out.add("total_connections", server.acceptedConnections.load());
-    out.add("rejected_conns", server.rejectedConnections.load());
-    out.add("max_connections", server.settings.maxConnections);
-    out.add("conn_buffered_bytes", server.buffers.held());
+    KeyValues out;
+    addFigure(out, "pid", ::getpid());
+    addFigure(out, "uptime",
+              std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() -
+                                                               server.startedAt)
+                      .count());
+    addFigure(out, "time", std::time(nullptr));
+    addFigure(out, "version", kVersion);
+    addFigure(out, "threads", server.threadStats.size());
+    addFigure(out, "curr_connections", server.connections.load());
+    addFigure(out, "total_connections", server.acceptedConnections.load());
+    addFigure(out, "rejected_conns", server.rejectedConnections.load());
+    addFigure(out, "max_connections", server.settings.maxConnections);
+    addFigure(out, "conn_buffered_bytes", server.buffers.held());
     addTraffic(out, server);
     const auto& bucket = server.bucket;
     const auto stats = bucket.stats();
-    out.add("bucket_name", bucket.name());
-    out.add("bucket_type", toString(bucket.type()));
-    out.add("vb_count", bucket.vbucketCount());
-    out.add("curr_items", stats.items);
-    out.add("vb_active_num_non_resident", stats.nonResident);
-    out.add("ep_tombstones", stats.tombstones);
-    out.add("ep_queue_size", bucket.itemsToPersist() + bucket.statesToPersist());
-    out.add("ep_tmp_oom_errors", bucket.counters().tmpOomErrors.load());
-    out.add("ep_oom_errors", bucket.counters().oomErrors.load());
-    out.add("ep_expired_access", bucket.counters().expiredOnAccess.load());
-    out.add("ep_expired_pager", bucket.counters().expiredByPass.load());
+    addFigure(out, "bucket_name", bucket.name());
+    addFigure(out, "bucket_type", toString(bucket.type()));
+    addFigure(out, "vb_count", bucket.vbucketCount());
+    addFigure(out, "curr_items", stats.items);
+    addFigure(out, "vb_active_num_non_resident", stats.nonResident);
+    addFigure(out, "ep_tombstones", stats.tombstones);
+    addFigure(out, "ep_queue_size", bucket.itemsToPersist() + bucket.statesToPersist());
+    addFigure(out, "ep_tmp_oom_errors", bucket.counters().tmpOomErrors.load());
+    addFigure(out, "ep_oom_errors", bucket.counters().oomErrors.load());
+    addFigure(out, "ep_expired_access", bucket.counters().expiredOnAccess.load());
+    addFigure(out, "ep_expired_pager", bucket.counters().expiredByPass.load());
     addInjected(out);
-    return out.take();
+    return out;
 }
 
 KeyValues memoryGroup(ServerContext& server) {
-    Group out;
+    KeyValues out;
     // Fragmentation divides these readings by each other, so they are taken back to back.
     const auto heap = allocator::stats();
     const auto used = server.bucket.memory().precise();
     const auto& bucket = server.bucket;
     const auto stats = bucket.stats();
-    out.add("mem_used", used);
-    out.add("mem_used_estimate", bucket.memory().estimate());
-    out.add("ep_max_size", bucket.memory().quota());
-    out.add("ep_mem_low_wat", bucket.lowWatermarkBytes());
-    out.add("ep_mem_high_wat", bucket.highWatermarkBytes());
-    out.add("ep_mutation_mem_threshold", bucket.mutationThresholdBytes());
-    out.add("ep_kv_size", stats.kvSize);
-    out.add("ep_value_size", stats.valueSize);
-    out.add("ep_overhead", stats.overhead);
-    out.add("ep_blob_num", stats.blobs);
-    out.add("ep_storedval_num", stats.storedValues);
-    out.add("ep_checkpoint_memory", stats.checkpointMemory);
-    out.add("ep_ht_memory", stats.hashTableMemory);
-    out.addIfKnown("total_allocated_bytes", heap.allocated);
-    out.addIfKnown("total_active_bytes", heap.active);
-    out.addIfKnown("total_metadata_bytes", heap.metadata);
-    out.addIfKnown("total_resident_bytes", heap.resident);
-    out.addIfKnown("total_heap_bytes", heap.mapped);
-    out.addIfKnown("total_retained_bytes", heap.retained);
-    out.addIfKnown("total_metadata_thp", heap.metadataThp);
+    addFigure(out, "mem_used", used);
+    addFigure(out, "mem_used_estimate", bucket.memory().estimate());
+    addFigure(out, "ep_max_size", bucket.memory().quota());
+    addFigure(out, "ep_mem_low_wat", bucket.lowWatermarkBytes());
+    addFigure(out, "ep_mem_high_wat", bucket.highWatermarkBytes());
+    addFigure(out, "ep_mutation_mem_threshold", bucket.mutationThresholdBytes());
+    addFigure(out, "ep_kv_size", stats.kvSize);
+    addFigure(out, "ep_value_size", stats.valueSize);
+    addFigure(out, "ep_overhead", stats.overhead);
+    addFigure(out, "ep_blob_num", stats.blobs);
+    addFigure(out, "ep_storedval_num", stats.storedValues);
+    addFigure(out, "ep_checkpoint_memory", stats.checkpointMemory);
+    addFigure(out, "ep_ht_memory", stats.hashTableMemory);
+    addIfKnown(out, "total_allocated_bytes", heap.allocated);
+    addIfKnown(out, "total_active_bytes", heap.active);
+    addIfKnown(out, "total_metadata_bytes", heap.metadata);
+    addIfKnown(out, "total_resident_bytes", heap.resident);
+    addIfKnown(out, "total_heap_bytes", heap.mapped);
+    addIfKnown(out, "total_retained_bytes", heap.retained);
+    addIfKnown(out, "total_metadata_thp", heap.metadataThp);
     if (heap.active && heap.allocated) {
-        out.add("total_fragmentation_bytes",
-                *heap.active - std::min(*heap.active, *heap.allocated));
+        addFigure(out, "total_fragmentation_bytes",
+                  *heap.active - std::min(*heap.active, *heap.allocated));
     }
-    return out.take();
+    return out;
 }
 
 KeyValues allocatorGroup(ServerContext&) {
-    Group out;
-    out.add("name", allocator::name());
-    out.add("version", allocator::version());
-    out.add("conf_env", allocator::confEnv());
-    auto values = out.take();
+    KeyValues out;
+    addFigure(out, "name", allocator::name());
+    addFigure(out, "version", allocator::version());
+    addFigure(out, "conf_env", allocator::confEnv());
     for (auto& option : allocator::options()) {
-        values.push_back(std::move(option));
+        out.push_back(std::move(option));
     }
-    return values;
+    return out;
 }
 
 KeyValues timingsGroup(ServerContext& server) {
-    Group out;
-    out.add("sample_every", server.settings.timingSample);
+    KeyValues out;
+    addFigure(out, "sample_every", server.settings.timingSample);
     for (unsigned code = 0; code < 256; ++code) {
         const auto opcode = static_cast<protocol::Opcode>(code);
         std::unique_ptr<LatencyHistogram> merged;
@@ -167,38 +160,40 @@ KeyValues timingsGroup(ServerContext& server) {
             }
         }
         if (merged && merged->count() != 0) {
-            out.add(protocol::toString(opcode), merged->toJson());
+            addFigure(out, protocol::toString(opcode), merged->toJson());
         }
     }
-    return out.take();
+    return out;
 }
 
 KeyValues hashGroup(ServerContext& server) {
-    Group out;
+    KeyValues out;
     const auto stats = server.bucket.stats();
-    out.add("stripes", stats.htStatsStripes);
-    out.add("stats_bytes_per_vbucket", stats.htStatsBytesPerVb);
-    out.add("memory", stats.hashTableMemory);
-    out.add("bytes_per_vbucket",
-            stats.hashTableMemory / std::max<size_t>(1, server.bucket.vbucketCount()));
-    out.add("items", stats.items);
-    out.add("tombstones", stats.tombstones);
-    out.add("resizes", server.bucket.counters().hashResizes.load());
-    return out.take();
+    addFigure(out, "stripes", stats.htStatsStripes);
+    addFigure(out, "stats_bytes_per_vbucket", stats.htStatsBytesPerVb);
+    addFigure(out, "memory", stats.hashTableMemory);
+    addFigure(out, "bytes_per_vbucket",
+              stats.hashTableMemory / std::max<size_t>(1, server.bucket.vbucketCount()));
+    addFigure(out, "items", stats.items);
+    addFigure(out, "tombstones", stats.tombstones);
+    addFigure(out, "resizes", server.bucket.counters().hashResizes.load());
+    return out;
 }
 
 KeyValues contentionGroup(ServerContext& server) {
-    Group out;
+    KeyValues out;
     for (const auto& [name, counter] : {std::pair{"hash_lock", &contention.hashLocks},
                                         std::pair{"log_lock", &contention.logLocks},
                                         std::pair{"listener_lock", &contention.listenerLocks}}) {
-        out.add(fmt::format("{}_waits", name), counter->count.load(std::memory_order_relaxed));
-        out.add(fmt::format("{}_wait_ns", name), counter->nanos.load(std::memory_order_relaxed));
+        addFigure(out, fmt::format("{}_waits", name),
+                  counter->count.load(std::memory_order_relaxed));
+        addFigure(out, fmt::format("{}_wait_ns", name),
+                  counter->nanos.load(std::memory_order_relaxed));
     }
-    out.add("memory_merges", server.bucket.memory().merges());
-    out.add("stat_calls", contention.stats.count.load(std::memory_order_relaxed));
-    out.add("stat_ns", contention.stats.nanos.load(std::memory_order_relaxed));
-    return out.take();
+    addFigure(out, "memory_merges", server.bucket.memory().merges());
+    addFigure(out, "stat_calls", contention.stats.count.load(std::memory_order_relaxed));
+    addFigure(out, "stat_ns", contention.stats.nanos.load(std::memory_order_relaxed));
+    return out;
 }
 
 KeyValues uuidGroup(ServerContext& server) {
@@ -286,6 +281,22 @@ StatAnswer collectStats(ServerContext& server, std::string_view group) {
     auto answer = collect(server, group);
     contention.stats.add(std::chrono::steady_clock::now() - start);
     return answer;
+}
+
+void StatJob::run() noexcept {
+    try {
+        answer_ = collectStats(server_, group_);
+    } catch (const std::bad_alloc&) {
+        answer_ = {protocol::Status::kEtmpfail, {}};
+    }
+}
+
+std::shared_ptr<const StatJob> StatCollector::ask(std::string_view group,
+                                                  std::shared_ptr<Waker> waker,
+                                                  std::string_view user) {
+    auto job = std::make_shared<StatJob>(server_, group, std::move(waker));
+    thread_.ask(job, user);
+    return job;
 }
 
 }  // namespace kv::server

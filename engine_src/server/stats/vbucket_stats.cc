@@ -1,11 +1,9 @@
-#include "server/stats/vbucket_stats.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 
-#include "server/stats/add_figure.h"
+#include "server/stats/figures.h"
 
 namespace kv::server {
 

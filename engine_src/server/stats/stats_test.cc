@@ -1,5 +1,5 @@
 // STAT of a whole server: slow groups are collected apart from the front-end threads.
-#include "server/stats/stat_collector.h"
+#include "server/stats/stats.h"
 
 #include <atomic>
 
