@@ -5,10 +5,14 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <tuple>
 
 #include "dcp/dcp_node.h"
@@ -16,7 +20,6 @@
 #include "logging/log.h"
 #include "server/command_line.h"
 #include "server/engine_bucket.h"
-#include "server/port_file.h"
 #include "server/replication/replication_set.h"
 #include "server/replication/replicator.h"
 #include "server/server.h"
@@ -104,6 +107,26 @@ ReplicationSource sourceOf(const CommandLine& line) {
         source.tls = auth::TlsContext::client(line.replicateTlsCa, line.tlsCert, line.tlsKey);
     }
     return source;
+}
+
+/// Reports the port, and that the server is ready, to the process that started it: "PORT\n". Writes
+/// the file atomically. Throws std::runtime_error.
+void writePortFile(const std::filesystem::path& file, uint16_t port) {
+    auto temporary = file;
+    temporary += ".tmp." + std::to_string(::getpid());
+    {
+        std::ofstream out(temporary, std::ios::trunc);
+        out << port << '\n';
+        if (!out.flush()) {
+            throw std::runtime_error("cannot write " + temporary.string());
+        }
+    }
+    std::error_code error;
+    std::filesystem::rename(temporary, file, error);
+    if (error) {
+        std::filesystem::remove(temporary, error);
+        throw std::runtime_error("cannot write " + file.string());
+    }
 }
 
 int serve(const CommandLine& line) {
