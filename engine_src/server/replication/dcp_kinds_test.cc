@@ -14,8 +14,7 @@
 #include "executor/fake_executor.h"
 #include "persistence/temp_dir.h"
 #include "protocol/frame.h"
-#include "server/replication/dcp_frames.h"
-#include "server/replication/replica_message.h"
+#include "server/replication/dcp_codec.h"
 
 namespace kv::server {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "dcp/rollback.h"
 #include "logging/log.h"
-#include "server/replication/dcp_frames.h"
+#include "server/replication/dcp_codec.h"
 
 namespace kv::server {
 

@@ -9,7 +9,7 @@
 #include "logging/log.h"
 #include "protocol/dcp.h"
 #include "protocol/request_rules.h"
-#include "server/replication/replica_message.h"
+#include "server/replication/dcp_codec.h"
 
 namespace kv::server {
 

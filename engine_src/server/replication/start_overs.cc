@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "protocol/dcp.h"
-#include "server/replication/replica_message.h"
+#include "server/replication/dcp_codec.h"
 #include "server/replication/unreplicated_vbuckets.h"
 
 namespace kv::server {

@@ -1,4 +1,5 @@
-// Decodes the messages and the failover logs of a DCP producer from frames of the wire.
+// DCP messages as frames of the wire: a producer encodes them into a connection's output, a replica
+// decodes them. Threads: any.
 #pragma once
 
 #include <vector>
@@ -6,8 +7,14 @@
 #include "bucket/failover_log.h"
 #include "dcp/message.h"
 #include "protocol/frame.h"
+#include "server/connections/output.h"
 
 namespace kv::server {
+
+/// Appends the frame of `message`, which has message.wireSize() bytes.
+void appendDcpMessage(Output& out, const dcp::Message& message);
+/// Appends the no-op of a producer.
+void appendDcpNoop(Output& out);
 
 /// Converts a request that has passed protocol::validate(). Allocates under the caller's guard.
 /// Throws std::runtime_error if a producer never sends such a frame.
