@@ -1,7 +1,6 @@
-#include "load/generators/append_options.h"
-
 #include <CLI/CLI.hpp>
 
+#include "load/generators/append.h"
 #include "load/generators/append_document.h"
 
 namespace kv::load {

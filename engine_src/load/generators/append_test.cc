@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "load/core/fill_in_turns.h"
-#include "load/generators/append_store.h"
+#include "load/generators/append_document.h"
 #include "load/protocols/fake_server.h"
 
 namespace kv::load::append_test {

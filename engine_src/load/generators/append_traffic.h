@@ -16,7 +16,7 @@
 #include "load/core/event_loop.h"
 #include "load/core/random.h"
 #include "load/core/recorder.h"
-#include "load/generators/append_store.h"
+#include "load/generators/append_document.h"
 #include "load/protocols/binary_reader.h"
 #include "load/protocols/key_codec.h"
 #include "load/protocols/request_writer.h"

@@ -1,7 +1,6 @@
-#include "load/generators/consistency_checker_options.h"
-
 #include <CLI/CLI.hpp>
 
+#include "load/generators/consistency_checker.h"
 #include "load/generators/mixed_options.h"
 
 namespace kv::load {

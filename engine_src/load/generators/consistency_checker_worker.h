@@ -31,7 +31,7 @@
 #include "load/core/recorder.h"
 #include "load/core/value_source.h"
 #include "load/generators/access_plan.h"
-#include "load/generators/consistency_checker_options.h"
+#include "load/generators/consistency_checker.h"
 #include "load/protocols/binary_reader.h"
 #include "load/protocols/key_codec.h"
 #include "load/protocols/request_writer.h"

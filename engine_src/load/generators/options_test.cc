@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "load/generators/append_options.h"
-#include "load/generators/pillowfight_options.h"
+#include "load/generators/append.h"
+#include "load/generators/pillowfight.h"
 
 namespace kv::load {
 namespace {

@@ -1,11 +1,10 @@
-#include "load/generators/pillowfight_options.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "load/generators/mixed_options.h"
+#include "load/generators/pillowfight.h"
 #include "load/protocols/key_codec.h"
 
 namespace kv::load {
