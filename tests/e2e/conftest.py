@@ -121,7 +121,7 @@ def two_revisions(tmp_path: Path) -> Path:
         git("add", "-A")
         git("commit", "-q", "-m", f"change {number}")
         git("tag", f"v{number}")
-        with (top / "engine_src" / "load" / "generators" / "tool_exit.cc").open("a") as file:
+        with (top / "engine_src" / "load" / "generators" / "tool_main.cc").open("a") as file:
             file.write(f"// {number}\n")
         if number == 1:
             continue

@@ -52,8 +52,8 @@ def test_two_revisions_and_the_tools_of_a_third(two_revisions: Path, tmp_path: P
     linked = builds["v1"]["provenance"]["linked"]
     assert "librocksdb.a" in linked or any(name.startswith("librocksdb.so") for name in linked)
     sources = document["facts"]["recorded"]["sources"]
-    assert sources["tools"]["dirty"] == ["load/generators/notes.h", "load/generators/tool_exit.cc"]
-    assert sources["distances"]["v2"]["changed"] == [["load/generators/tool_exit.cc", 1, 0]]
+    assert sources["tools"]["dirty"] == ["load/generators/notes.h", "load/generators/tool_main.cc"]
+    assert sources["distances"]["v2"]["changed"] == [["load/generators/tool_main.cc", 1, 0]]
     kept = tmp_path / "perfrunner-results" / document["experiment"] / "trials"
     script = next(kept.glob("1-*v1*/reproduce.sh")).read_text()
     assert "TOOLS_here" in script
