@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "load/core/clock_protocol.h"
+#include "load/core/cpu_clock.h"
 #include "load/core/load_error.h"
-#include "load/core/remote_cpu_clock.h"
 #include "load/core/thread_meter.h"
 #include "load/generators/pillowfight.h"
 #include "load/protocols/fake_server.h"

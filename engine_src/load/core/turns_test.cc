@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "load/core/fill_in_turns.h"
+#include "load/core/round_order.h"
 
 namespace kv::load {
 namespace {

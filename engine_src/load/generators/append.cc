@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "load/core/fill_in_turns.h"
+#include "load/core/round_order.h"
 #include "load/generators/access_plan.h"
 #include "load/generators/append_traffic.h"
 #include "load/generators/report_json.h"

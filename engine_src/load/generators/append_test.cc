@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "load/core/fill_in_turns.h"
+#include "load/core/round_order.h"
 #include "load/generators/append_document.h"
 #include "load/protocols/fake_server.h"
 

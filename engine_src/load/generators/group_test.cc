@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "load/core/fill_in_turns.h"
+#include "load/core/round_order.h"
 #include "load/generators/pillowfight.h"
 #include "load/protocols/fake_server.h"
 

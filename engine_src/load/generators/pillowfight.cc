@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "load/core/barrier.h"
-#include "load/core/fill_in_turns.h"
+#include "load/core/round_order.h"
 #include "load/generators/batch_traffic.h"
 #include "load/generators/drawn_keys.h"
 #include "load/generators/populate_plan.h"

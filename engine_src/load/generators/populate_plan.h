@@ -3,7 +3,7 @@
 // PopulatePlan: every key, or a share of the keys, is stored (or deleted) once, in order; each
 // connection has its own range. A request that the server refuses temporarily is retried until it
 // is taken. See BatchTraffic for the contract. Alone it is one turn without end; in turns with
-// others (fill_in_turns.h) begin() opens each turn.
+// others (round_order.h) begin() opens each turn.
 
 #include <limits>
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 
-#include "load/core/remote_cpu_clock.h"
+#include "load/core/cpu_clock.h"
 #include "load/generators/report_json.h"
 #include "load/protocols/handshake.h"
 
