@@ -11,14 +11,37 @@
 #include <chrono>
 #include <csignal>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "slices/conductor_error.h"
 #include "slices/plan.h"
 #include "types/fd.h"
 
 namespace kv::slices {
+
+/// A variant died, was silent for too long, or sent an invalid answer.
+class VariantError : public std::runtime_error {
+  public:
+    VariantError(std::string variant, const std::string& what)
+        : std::runtime_error(what), variant_(std::move(variant)) {}
+    [[nodiscard]] const std::string& variant() const noexcept { return variant_; }
+
+  private:
+    std::string variant_;
+};
+
+/// SIGINT or SIGTERM came.
+class Interrupted : public std::runtime_error {
+  public:
+    explicit Interrupted(int signal)
+        : std::runtime_error("interrupted by signal " + std::to_string(signal)), signal_(signal) {}
+    [[nodiscard]] int signal() const noexcept { return signal_; }
+
+  private:
+    int signal_;
+};
 
 /// Blocks SIGINT and SIGTERM and makes them readable while it lives. Create it before there are
 /// other threads.

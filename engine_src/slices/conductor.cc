@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "slices/filter.h"
 #include "slices/rounds.h"
 
 namespace kv::slices {

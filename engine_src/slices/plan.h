@@ -1,9 +1,13 @@
-// The plan of a conductor: one JSON document (README.md lists its keys).
+// The plan of a conductor: one JSON document (README.md lists its keys). Filter: its selection of
+// benchmarks.
 #pragma once
+
+#include <regex.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,5 +34,22 @@ struct Plan {
 
 /// Throws std::invalid_argument that names the wrong key and the reason; unknown keys are wrong.
 Plan parsePlan(const std::string& text);
+
+/// Selects benchmarks by a POSIX extended regular expression, like Google Benchmark's filter.
+class Filter {
+  public:
+    /// "-..." selects those that do not match. Throws std::invalid_argument.
+    explicit Filter(const std::string& expression);
+    /// Returns true if the expression matches anywhere in `full`.
+    [[nodiscard]] bool takes(const std::string& full) const;
+
+  private:
+    // Not std::regex: that of gcc 12 does not compile without warnings under a sanitizer.
+    struct Free {
+        void operator()(regex_t* regex) const;
+    };
+    bool negative_;
+    std::unique_ptr<regex_t, Free> regex_;
+};
 
 }  // namespace kv::slices
