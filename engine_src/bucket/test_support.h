@@ -29,9 +29,7 @@ class UnflushedBucket final : public Bucket {
         VBucket& target = vbucket(vbid);
         auto taken = target.checkpoints().persistence().takeItemsToPersist(1'000'000);
         for (const ItemPtr& item : taken.items) {
-            if (!item->isMeta()) {
-                target.onPersisted(*item);
-            }
+            target.onPersisted(*item);
         }
         target.checkpoints().persistence().persisted();
         return std::move(taken.items);

@@ -112,8 +112,7 @@ void ActiveStream::readCheckpoints(const Lock& lock) {
         const Seqno lastOfRange = (*std::prev(last))->seqno();
         // Items that a backfill already sent, or that are beyond the requested end, are left out.
         const auto stop = std::remove_if(item, last, [this](const ItemPtr& candidate) {
-            return candidate->isMeta() || candidate->seqno() <= lastRead_ ||
-                   candidate->seqno() > request_.end;
+            return candidate->seqno() <= lastRead_ || candidate->seqno() > request_.end;
         });
         if (item != stop) {
             // A replica may have received only a part of the snapshot: the sender determines its

@@ -26,12 +26,7 @@ enum class EndStatus : uint32_t {
 };
 
 /// Bits of a snapshot marker's type, as on the wire.
-enum MarkerFlag : uint32_t {
-    kMarkerMemory = 1,
-    kMarkerDisk = 2,
-    kMarkerCheckpoint = 4,
-    kMarkerAck = 8
-};
+enum MarkerFlag : uint32_t { kMarkerMemory = 1, kMarkerDisk = 2, kMarkerCheckpoint = 4 };
 
 /// The options that the client requested when it opened the connection.
 struct MessageFormat {
@@ -64,7 +59,7 @@ struct Message {
         return {MessageKind::StreamEnd,        vbid, opaque, {}, {}, {},
                 static_cast<uint32_t>(status), {}};
     }
-    /// Returns the message of a document; the item is not a meta item.
+    /// Returns the message of a document.
     static Message document(uint32_t opaque, ItemPtr item, MessageFormat format = {}) {
         const auto kind = item->op() == ItemOp::Mutation ? MessageKind::Mutation
                           : item->op() == ItemOp::Expiration && format.expirations

@@ -120,9 +120,7 @@ class Node {
         auto& manager = *managers[vbid.get()];
         const auto taken = manager.persistence().takeItemsToPersist(1'000'000);
         for (const auto& item : taken.items) {
-            if (!item->isMeta()) {
-                store.put(item);
-            }
+            store.put(item);
         }
         manager.persistence().persisted();
         const auto freed = manager.removal().extractClosedUnrefCheckpoints();

@@ -12,13 +12,11 @@ namespace kv::protocol {
 /// Bits of the open request.
 namespace dcp_open {
 inline constexpr uint32_t kProducer = 0x01;
-inline constexpr uint32_t kNoValue = 0x08;
 inline constexpr uint32_t kDeleteTimes = 0x20;
 }  // namespace dcp_open
 
 /// Bits of a stream request.
 namespace dcp_stream {
-inline constexpr uint32_t kTakeover = 0x01;
 inline constexpr uint32_t kDiskOnly = 0x02;
 inline constexpr uint32_t kToLatest = 0x04;
 inline constexpr uint32_t kActiveOnly = 0x10;

@@ -19,17 +19,11 @@
 namespace kv {
 
 enum class ItemOp : uint8_t {
-    Mutation,         ///< a live document
-    Deletion,         ///< a tombstone; no value
-    Expiration,       ///< a tombstone made by expiry
-    CheckpointStart,  ///< meta item: first of a checkpoint, carries no key
-    CheckpointEnd,    ///< meta item: last of a closed checkpoint
-    SetVbState,       ///< meta item: the vBucket's state changed and must be persisted
+    Mutation,    ///< a live document
+    Deletion,    ///< a tombstone; no value
+    Expiration,  ///< a tombstone made by expiry
 };
 
-constexpr bool isMeta(ItemOp op) {
-    return op >= ItemOp::CheckpointStart;
-}
 constexpr bool isDeletion(ItemOp op) {
     return op == ItemOp::Deletion || op == ItemOp::Expiration;
 }
@@ -64,7 +58,6 @@ class Item {
     [[nodiscard]] const BlobPtr& blob() const { return value_; }
     [[nodiscard]] Vbid vbid() const { return vbid_; }
     [[nodiscard]] ItemOp op() const { return op_; }
-    [[nodiscard]] bool isMeta() const { return kv::isMeta(op_); }
     [[nodiscard]] bool isDeletion() const { return kv::isDeletion(op_); }
     [[nodiscard]] Seqno seqno() const { return seqno_; }
     [[nodiscard]] Cas cas() const { return cas_; }

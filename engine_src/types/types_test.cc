@@ -137,13 +137,10 @@ TEST(Item, CarriesKeyMetaAndSharedValue) {
     EXPECT_EQ(item->exptime(), 2u);
     EXPECT_EQ(item->datatype(), 1);
     EXPECT_EQ(item->vbid(), Vbid{4});
-    EXPECT_FALSE(item->isMeta());
     EXPECT_FALSE(item->isDeletion());
 }
 
 TEST(Item, ClassifiesOperations) {
-    EXPECT_TRUE(isMeta(ItemOp::CheckpointStart));
-    EXPECT_TRUE(isMeta(ItemOp::SetVbState));
     EXPECT_TRUE(isDeletion(ItemOp::Expiration));
     EXPECT_FALSE(isDeletion(ItemOp::Mutation));
 }
