@@ -141,29 +141,18 @@ struct Datatype {
     static constexpr std::uint8_t kXattr = 0x04;
 };
 
-// HELLO features (u16 list in request and answer).
+// HELLO features (u16 list in request and answer) that the server or the load tools know.
 enum class Feature : std::uint16_t {
-    kTls = 0x02,
     kTcpNoDelay = 0x03,
     kMutationSeqno = 0x04,
-    kXattr = 0x06,
     kXError = 0x07,
     kSelectBucket = 0x08,
-    kSnappy = 0x0a,
     kJson = 0x0b,
-    kDuplex = 0x0c,
-    kClustermapChangeNotification = 0x0d,
-    kUnorderedExecution = 0x0e,
-    kTracing = 0x0f,
     kAltRequest = 0x10,
     kSyncReplication = 0x11,
-    kCollections = 0x12,
-    kSnappyEverywhere = 0x13,
     kPreserveTtl = 0x14,
-    kCreateAsDeleted = 0x17,
     kGetClusterConfigWithKnownVersion = 0x1d,
     kDedupeNotMyVbucket = 0x1e,
-    kClustermapNotificationBrief = 0x1f,
 };
 
 constexpr std::uint16_t raw(Feature feature) noexcept {
