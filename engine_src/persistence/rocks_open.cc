@@ -78,6 +78,58 @@ class RocksLog final : public rocksdb::Logger {
     const std::string path_;
 };
 
+rocksdb::DBOptions databaseOptions(const RocksConfig& config, const std::string& path,
+                                   rocksdb::Env* env) {
+    rocksdb::DBOptions options;
+    options.env = env;
+    options.create_if_missing = config.mayCreate;
+    options.create_missing_column_families = true;
+    options.db_write_buffer_size = config.writeBufferBytes;
+    options.max_total_wal_size = 4 * config.writeBufferBytes;
+    options.max_background_jobs = 2;
+    options.stats_dump_period_sec = 0;
+    options.info_log = std::make_shared<RocksLog>(path);
+    options.max_open_files = RocksConfig::kTableFiles;
+    options.enable_pipelined_write = false;
+    options.allow_concurrent_memtable_write = false;  // one writer
+    options.wal_recovery_mode = config.needsWholeLog
+                                        ? rocksdb::WALRecoveryMode::kAbsoluteConsistency
+                                        : rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+    options.track_and_verify_wals_in_manifest = true;
+    options.write_dbid_to_manifest = true;       // where it has a checksum
+    options.avoid_flush_during_shutdown = true;  // the log has everything
+    return options;
+}
+
+/// Returns the families of documents by key, of documents by seqno, and of states.
+std::vector<rocksdb::ColumnFamilyDescriptor> familiesOf(const RocksConfig& config) {
+    rocksdb::BlockBasedTableOptions table;
+    table.block_cache = rocksdb::NewLRUCache(config.blockCacheBytes, /*num_shard_bits=*/2);
+    table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
+    table.cache_index_and_filter_blocks = true;
+
+    rocksdb::ColumnFamilyOptions keys;
+    keys.write_buffer_size = config.writeBufferBytes / 2;
+    keys.compression = compressionOf(config.compression);
+    keys.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+    // One skip list per vBucket inside a memtable: shorter searches. Every reader of these two
+    // families stays within one vBucket, which this requires.
+    keys.prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(sizeof(uint16_t)));
+    keys.memtable_factory.reset(rocksdb::NewHashSkipListRepFactory(
+            kMemtableBuckets, kSkipListHeight, kSkipListBranching));
+    rocksdb::ColumnFamilyOptions seqnos = keys;
+    // Most lookups of the key index are for recent or unknown keys: a bloom filter over the
+    // memtable answers the latter.
+    keys.memtable_prefix_bloom_size_ratio = 0.05;
+    keys.memtable_whole_key_filtering = true;
+    table.filter_policy.reset();  // the seqno index is read only by position
+    seqnos.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+    rocksdb::ColumnFamilyOptions states;
+    states.write_buffer_size = config.writeBufferBytes / 8;
+    states.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));  // the same cache
+    return {{rocksdb::kDefaultColumnFamilyName, keys}, {"seqno", seqnos}, {"state", states}};
+}
+
 /// The numbers in their names have at least six digits.
 bool isOlder(const std::string& file, const std::string& other) {
     return std::pair(file.size(), file) < std::pair(other.size(), other);
@@ -142,56 +194,12 @@ void noteManifest(const std::filesystem::path& path, const std::string& identity
 void RocksStore::openDatabase(const std::string& path) {
     files_ = std::make_unique<RecoverableFiles>(
             config_.env != nullptr ? *config_.env : *rocksdb::Env::Default(), logNotes_);
-    rocksdb::DBOptions options;
-    options.env = files_->env();
-    options.create_if_missing = config_.mayCreate;
-    options.create_missing_column_families = true;
-    options.db_write_buffer_size = config_.writeBufferBytes;
-    options.max_total_wal_size = 4 * config_.writeBufferBytes;
-    options.max_background_jobs = 2;
-    options.stats_dump_period_sec = 0;
-    options.info_log = std::make_shared<RocksLog>(path);
-    options.max_open_files = RocksConfig::kTableFiles;
-    options.enable_pipelined_write = false;
-    options.allow_concurrent_memtable_write = false;  // one writer
-    options.wal_recovery_mode = config_.needsWholeLog
-                                        ? rocksdb::WALRecoveryMode::kAbsoluteConsistency
-                                        : rocksdb::WALRecoveryMode::kPointInTimeRecovery;
-    options.track_and_verify_wals_in_manifest = true;
-    options.write_dbid_to_manifest = true;       // where it has a checksum
-    options.avoid_flush_during_shutdown = true;  // the log has everything
-
-    rocksdb::BlockBasedTableOptions table;
-    table.block_cache = rocksdb::NewLRUCache(config_.blockCacheBytes, /*num_shard_bits=*/2);
-    table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
-    table.cache_index_and_filter_blocks = true;
-
-    rocksdb::ColumnFamilyOptions keys;
-    keys.write_buffer_size = config_.writeBufferBytes / 2;
-    keys.compression = compressionOf(config_.compression);
-    keys.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
-    // One skip list per vBucket inside a memtable: shorter searches. Every reader of these two
-    // families stays within one vBucket, which this requires.
-    keys.prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(sizeof(uint16_t)));
-    keys.memtable_factory.reset(rocksdb::NewHashSkipListRepFactory(
-            kMemtableBuckets, kSkipListHeight, kSkipListBranching));
-    rocksdb::ColumnFamilyOptions seqnos = keys;
-    // Most lookups of the key index are for recent or unknown keys: a bloom filter over the
-    // memtable answers the latter.
-    keys.memtable_prefix_bloom_size_ratio = 0.05;
-    keys.memtable_whole_key_filtering = true;
-    table.filter_policy.reset();  // the seqno index is read only by position
-    seqnos.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
-    rocksdb::ColumnFamilyOptions states;
-    states.write_buffer_size = config_.writeBufferBytes / 8;
-    states.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));  // the same cache
-
+    rocksdb::DBOptions options = databaseOptions(config_, path, files_->env());
+    const auto families = familiesOf(config_);
     if (hasGaps_) {
         noteGaps();
     }
     rocksdb::DB* db = nullptr;
-    const std::vector<rocksdb::ColumnFamilyDescriptor> families{
-            {rocksdb::kDefaultColumnFamilyName, keys}, {"seqno", seqnos}, {"state", states}};
     std::vector<rocksdb::ColumnFamilyHandle*> handles;
     rocksdb::Status status = rocksdb::DB::Open(options, path, families, &handles, &db);
     if (status.IsCorruption() && config_.acceptLoss) {
@@ -270,31 +278,36 @@ void RocksStore::checkFiles(const std::filesystem::path& path) {
     if (newest != noted.end()) {
         notedIdentity_ = firstLine(noteOf(path, *newest));
     }
-    // RocksDB itself reports a missing one.
-    if (std::filesystem::exists(path / manifest)) {
-        const LogScan scan = scanLog(path / manifest);
-        const bool gaps = scan.damaged || (config_.needsWholeLog && !scan.isWhole());
-        hasGaps_ = hasGaps_ || gaps;
-        if (gaps && !config_.acceptLoss) {
-            throw DamageError(fmt::format("{} is damaged: {} of its {} bytes can be read",
-                                          (path / manifest).string(), scan.wholeBytes, scan.bytes));
-        }
-        if (!scan.isWhole()) {
-            log::warn("{}: {} of its {} bytes cannot be read", (path / manifest).string(),
-                      scan.bytes - scan.wholeBytes, scan.bytes);
-        }
+    if (std::filesystem::exists(path / manifest)) {  // RocksDB itself reports a missing one
+        checkManifest(path / manifest);
     }
+    if (!config_.needsWholeLog) {  // RocksDB refuses any other
+        checkLogs(path);
+    }
+}
+
+void RocksStore::checkManifest(const std::filesystem::path& manifest) {
+    const LogScan scan = scanLog(manifest);
+    const bool gaps = scan.damaged || (config_.needsWholeLog && !scan.isWhole());
+    hasGaps_ = hasGaps_ || gaps;
+    if (gaps && !config_.acceptLoss) {
+        throw DamageError(fmt::format("{} is damaged: {} of its {} bytes can be read",
+                                      manifest.string(), scan.wholeBytes, scan.bytes));
+    }
+    if (!scan.isWhole()) {
+        log::warn("{}: {} of its {} bytes cannot be read", manifest.string(),
+                  scan.bytes - scan.wholeBytes, scan.bytes);
+    }
+}
+
+void RocksStore::checkLogs(const std::filesystem::path& path) {
     const auto logs = logsIn(path);
-    if (config_.needsWholeLog) {
-        return;  // RocksDB refuses any other
-    }
     if (logs.empty()) {
         hasGaps_ = true;
         if (!config_.acceptLoss) {
             throw DamageError("the write-ahead log of " + path.string() + " is missing");
         }
-    }
-    if (!logs.empty()) {
+    } else {
         checkForMissingLogs(logs.back());
     }
     uint64_t bytes = 0;

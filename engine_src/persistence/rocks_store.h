@@ -77,6 +77,10 @@ class RocksStore final : public KVStore {
     /// Refuses files that RocksDB would silently take for an older or an empty database, and
     /// determines how much of the log will be cut off. Throws StoreError.
     void checkFiles(const std::filesystem::path& path);
+    /// The part of checkFiles() about the manifest in use.
+    void checkManifest(const std::filesystem::path& manifest);
+    /// The part of checkFiles() about the write-ahead logs.
+    void checkLogs(const std::filesystem::path& path);
     /// Reports write-ahead logs that are missing, if others are there. Throws StoreError if later
     /// ones are.
     void checkForMissingLogs(const std::filesystem::path& newest);
