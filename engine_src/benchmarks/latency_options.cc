@@ -28,19 +28,9 @@ std::string contradiction(const LatencyOptions& options) {
     return {};
 }
 
-}  // namespace
-
-std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& exitCode) {
-    LatencyOptions options;
+void addDocumentFlags(CLI::App& app, LatencyOptions& options) {
     const std::map<std::string, BucketType> buckets{{"persistent", BucketType::Persistent},
                                                     {"ephemeral", BucketType::Ephemeral}};
-    const std::map<std::string, DcpMode> modes{
-            {"none", DcpMode::None}, {"busy", DcpMode::Busy}, {"notify", DcpMode::Notify}};
-    const std::map<std::string, Backlog> backlogs{
-            {"none", Backlog::None}, {"beside", Backlog::Beside}, {"alone", Backlog::Alone}};
-    CLI::App app(
-            "Latency of Add, Get, Replace and Delete inside the process, each timed alone. "
-            "JSON on stdout, a table on stderr.");
     app.add_option("-I,--items", options.items, "documents")
             ->check(CLI::Range(size_t{1}, size_t{100'000'000}))
             ->capture_default_str();
@@ -49,6 +39,13 @@ std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& ex
             ->capture_default_str();
     app.add_option("--bucket-type", options.bucket, "persistent (its flusher stopped) | ephemeral")
             ->transform(CLI::CheckedTransformer(buckets));
+}
+
+void addClientFlags(CLI::App& app, LatencyOptions& options) {
+    const std::map<std::string, DcpMode> modes{
+            {"none", DcpMode::None}, {"busy", DcpMode::Busy}, {"notify", DcpMode::Notify}};
+    const std::map<std::string, Backlog> backlogs{
+            {"none", Backlog::None}, {"beside", Backlog::Beside}, {"alone", Backlog::Alone}};
     app.add_option("--dcp", options.dcp, "background DCP client: none | busy | notify")
             ->transform(CLI::CheckedTransformer(modes));
     app.add_option(
@@ -57,6 +54,9 @@ std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& ex
                "the last, during Get, Replace and Delete (a rebalance) | alone = the same, "
                "but they wait until it has everything, which is timed as items a second")
             ->transform(CLI::CheckedTransformer(backlogs));
+}
+
+void addSizeFlags(CLI::App& app, LatencyOptions& options) {
     app.add_option("--vbuckets", options.vbuckets, "active vBuckets, each with a stream")
             ->check(CLI::Range(1, 65'535))
             ->capture_default_str();
@@ -92,6 +92,9 @@ std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& ex
                },
                "least time between two snapshots; 0 = none, as historically (default 500)")
             ->check(CLI::Range(0, 10'000'000));
+}
+
+void addRunFlags(CLI::App& app, LatencyOptions& options) {
     app.add_flag("--probe-get", options.probeGet,
                  "two more passes of Get that show what it waits for: with its line of "
                  "the hash table prefetched, and of one key repeatedly");
@@ -101,6 +104,19 @@ std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& ex
             ->capture_default_str();
     app.add_option("--data-dir", options.dataDir,
                    "persistent: an empty directory to use (default: a temporary one)");
+}
+
+}  // namespace
+
+std::optional<LatencyOptions> parseLatencyOptions(int argc, char** argv, int& exitCode) {
+    LatencyOptions options;
+    CLI::App app(
+            "Latency of Add, Get, Replace and Delete inside the process, each timed alone. "
+            "JSON on stdout, a table on stderr.");
+    addDocumentFlags(app, options);
+    addClientFlags(app, options);
+    addSizeFlags(app, options);
+    addRunFlags(app, options);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -38,7 +38,7 @@ struct FlagTexts {
     std::vector<std::string> settings;
 };
 
-void addFlags(CLI::App& app, CommandLine& line, FlagTexts& texts) {
+void addNodeFlags(CLI::App& app, CommandLine& line) {
     app.add_option("--host", line.host, "Address to listen on")->capture_default_str();
     app.add_option("--port", line.port, "Port to listen on, 0 = any free one")
             ->capture_default_str();
@@ -54,6 +54,9 @@ void addFlags(CLI::App& app, CommandLine& line, FlagTexts& texts) {
     app.add_flag("--cluster", line.cluster,
                  "Leave vBuckets that were never stored here dead until a manager sets their "
                  "state; by default they become active");
+}
+
+void addBucketFlags(CLI::App& app, CommandLine& line, FlagTexts& texts) {
     app.add_option("--bucket-name", line.bucketName, "Name of the bucket")
             ->capture_default_str()
             ->check([](const std::string& name) {
@@ -79,6 +82,9 @@ void addFlags(CLI::App& app, CommandLine& line, FlagTexts& texts) {
                "When what is persisted begins to survive the loss of power: commit, interval (see "
                "fsync_interval_ms) or never, the default: it survives the death of the process")
             ->check(CLI::IsMember({"commit", "interval", "never"}));
+}
+
+void addUserAndSourceFlags(CLI::App& app, CommandLine& line) {
     app.add_option(
             "--users", line.usersFile,
             R"(JSON file {"name":"password"} or {"name":{"password":"...","role":"read-only"}}, mode 0600; )"
@@ -97,6 +103,9 @@ void addFlags(CLI::App& app, CommandLine& line, FlagTexts& texts) {
             "--replicate-tls-ca", line.replicateTlsCa,
             "PEM file of the authorities that vouch for nodes that this one follows: it uses "
             "TLS with them, and shows them the certificate of --tls-cert, if given");
+}
+
+void addTlsFlags(CLI::App& app, CommandLine& line) {
     auto* cert =
             app.add_option("--tls-cert", line.tlsCert,
                            "PEM file with the server's certificate, and those that vouch for it");
@@ -111,13 +120,6 @@ void addFlags(CLI::App& app, CommandLine& line, FlagTexts& texts) {
     app.add_option(
             "--tls-client-ca", line.tlsClientCa,
             "PEM file of authorities: clients of --tls-port need a certificate of one of them");
-    app.add_option("--param", texts.settings, "name=value, repeatable; see below")
-            ->allow_extra_args(false);
-    app.add_option("--log-level", line.logLevel, "trace, debug, info, warn, err or off")
-            ->capture_default_str()
-            ->check(CLI::IsMember({"trace", "debug", "info", "warn", "err", "off"}));
-    app.set_version_flag("--version", std::string(kVersion));
-    app.footer(paramHelp());
 }
 
 }  // namespace
@@ -126,7 +128,17 @@ ParsedCommandLine parseCommandLine(int argc, const char* const* argv) {
     CLI::App app{"Key-value engine that speaks the memcached binary protocol", "kv_engine"};
     CommandLine line;
     FlagTexts texts;
-    addFlags(app, line, texts);
+    addNodeFlags(app, line);
+    addBucketFlags(app, line, texts);
+    addUserAndSourceFlags(app, line);
+    addTlsFlags(app, line);
+    app.add_option("--param", texts.settings, "name=value, repeatable; see below")
+            ->allow_extra_args(false);
+    app.add_option("--log-level", line.logLevel, "trace, debug, info, warn, err or off")
+            ->capture_default_str()
+            ->check(CLI::IsMember({"trace", "debug", "info", "warn", "err", "off"}));
+    app.set_version_flag("--version", std::string(kVersion));
+    app.footer(paramHelp());
     try {
         app.parse(argc, argv);
         for (const auto& setting : texts.settings) {
