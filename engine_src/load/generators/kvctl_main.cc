@@ -9,10 +9,13 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "load/core/barrier.h"
@@ -26,10 +29,9 @@
 #include "load/protocols/cluster_admin.h"
 #include "load/protocols/session.h"
 
+namespace kv::load {
 namespace {
 
-using kv::load::Client;
-using kv::load::LoadError;
 using Json = nlohmann::ordered_json;
 
 void printStat(Client& client, std::vector<std::string> groups) {
@@ -49,9 +51,7 @@ void printStat(Client& client, std::vector<std::string> groups) {
 
 /// Returns when nothing is queued for the disk; an ephemeral bucket never queues anything.
 void waitPersisted(Client& client, double timeout) {
-    const auto deadline =
-            kv::load::nowNanos() +
-            static_cast<kv::load::Nanos>(timeout * static_cast<double>(kv::load::kSecond));
+    const Nanos deadline = nowNanos() + nanos(timeout);
     for (;;) {
         const auto figures = client.stat("");
         const auto type = figures.find("bucket_type");
@@ -65,30 +65,42 @@ void waitPersisted(Client& client, double timeout) {
         if (queue->second == "0") {
             return;
         }
-        if (kv::load::nowNanos() >= deadline) {
+        if (nowNanos() >= deadline) {
             throw LoadError(queue->second + " items are still not persisted");
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
 }
 
-/// Returns a descriptor that is readable at SIGTERM and SIGINT, which must be blocked.
-kv::load::Socket endSignals() {
+/// Prints one line of figures, or appends one each interval until SIGTERM or SIGINT.
+void takeSamples(const SessionOptions& session, const SamplerOptions& sampler) {
+    ThreadTeam::blockSignals();
+    auto client = openSession(session).client;
+    if (sampler.out.empty()) {
+        std::cout << takeSample(client, sampler.pid).dump() << '\n';
+    } else {
+        runSampler(client, sampler);
+    }
+}
+
+/// Returns a descriptor that is readable at SIGTERM and SIGINT, and blocks them.
+Socket endSignals() {
+    ThreadTeam::blockSignals();
     sigset_t end;
     sigemptyset(&end);
     sigaddset(&end, SIGTERM);
     sigaddset(&end, SIGINT);
-    kv::load::Socket stop(::signalfd(-1, &end, SFD_CLOEXEC));
+    Socket stop(::signalfd(-1, &end, SFD_CLOEXEC));
     if (stop.fd() < 0) {
-        throw LoadError("signalfd: " + kv::load::errnoText(errno));
+        throw LoadError("signalfd: " + errnoText(errno));
     }
     return stop;
 }
 
 /// Runs until all parties have begun.
 void holdBarrier(const std::string& listen, std::size_t parties) {
-    kv::load::BarrierServer server(kv::load::parseListen(listen), parties);
     const auto stop = endSignals();
+    BarrierServer server(parseListen(listen), parties);
     std::cout << Json{{"port", server.port()}}.dump() << std::endl;
     server.run(stop);
 }
@@ -96,8 +108,8 @@ void holdBarrier(const std::string& listen, std::size_t parties) {
 /// Runs until SIGTERM or SIGINT.
 void serveClocks(const std::string& listen, const std::string& password,
                  const std::vector<int>& pids) {
-    kv::load::ClockServer server(kv::load::parseListen(listen), password, pids);
     const auto stop = endSignals();
+    ClockServer server(parseListen(listen), password, pids);
     std::cout << Json{{"port", server.port()}}.dump() << std::endl;
     server.run(stop);
 }
@@ -111,182 +123,174 @@ std::string readFile(const std::string& path) {
 }
 
 /// The commands, and the values of their options, which the parser writes here.
-struct Commands {
-    explicit Commands(CLI::App& app);
+class Commands {
+  public:
+    explicit Commands(CLI::App& app) : app_(app) {
+        addQueries();
+        addClusterCommands();
+        addServices();
+    }
     Commands(const Commands&) = delete;
     Commands& operator=(const Commands&) = delete;
 
-    CLI::App* stat = nullptr;
-    std::vector<std::string> groups;
-    CLI::App* wait = nullptr;
-    double timeout = 0;
-    CLI::App* sample = nullptr;
-    kv::load::SamplerOptions sampler;
-    CLI::App* reset = nullptr;
-    CLI::App* topology = nullptr;
-
-    CLI::App* states = nullptr;
-    CLI::App* publish = nullptr;
-    std::string config;
-    CLI::App* change = nullptr;
-    CLI::App* discard = nullptr;
-    std::vector<std::uint16_t> vbuckets;
-    std::string state;
-    CLI::App* digest = nullptr;
-
-    CLI::App* clocks = nullptr;
-    std::vector<int> pids;
-    CLI::App* barrier = nullptr;
-    std::size_t parties = 0;
-    std::string listen;
+    /// Returns whether the given command needs a password.
+    [[nodiscard]] Secret secret(const SessionOptions& session) const {
+        return clocks_->parsed() ? Secret::kNeeded : secretOf(session);
+    }
+    /// Runs the given command.
+    void run(const SessionOptions& session) const {
+        for (const auto& [parser, action] : actions_) {
+            if (parser->parsed()) {
+                action(session);
+            }
+        }
+    }
 
   private:
-    void addQueries(CLI::App& app);
-    void addClusterCommands(CLI::App& app);
-    void addServices(CLI::App& app);
+    using Action = std::function<void(const SessionOptions&)>;
+
+    CLI::App* add(const char* name, const char* help, Action action) {
+        CLI::App* const parser = app_.add_subcommand(name, help);
+        actions_.emplace_back(parser, std::move(action));
+        return parser;
+    }
+    CLI::App* addOnServer(const char* name, const char* help, std::function<void(Client&)> action) {
+        return add(name, help, [action = std::move(action)](const SessionOptions& session) {
+            auto client = openSession(session).client;
+            action(client);
+        });
+    }
+    void addQueries();
+    void addClusterCommands();
+    void addServices();
+
+    CLI::App& app_;
+    std::vector<std::pair<CLI::App*, Action>> actions_;
+    CLI::App* clocks_ = nullptr;
+
+    std::vector<std::string> groups_;
+    double timeout_ = 0;
+    SamplerOptions sampler_;
+    std::string config_;
+    std::vector<std::uint16_t> vbuckets_;
+    std::string state_;
+    std::vector<int> pids_;
+    std::size_t parties_ = 0;
+    std::string listen_;
 };
 
-Commands::Commands(CLI::App& app) {
-    addQueries(app);
-    addClusterCommands(app);
-    addServices(app);
-}
+void Commands::addQueries() {
+    addOnServer("stat", "print STAT groups as JSON", [this](Client& client) {
+        printStat(client, groups_);
+    })->add_option("group", groups_, "groups; none: the default one (\"\")");
 
-void Commands::addQueries(CLI::App& app) {
-    stat = app.add_subcommand("stat", "print STAT groups as JSON");
-    stat->add_option("group", groups, "groups; none: the default one (\"\")");
+    addOnServer("wait-persisted", "wait until everything queued is on disk",
+                [this](Client& client) { waitPersisted(client, timeout_); })
+            ->add_option("--timeout", timeout_, "seconds")
+            ->required()
+            ->check(CLI::NonNegativeNumber);
 
-    wait = app.add_subcommand("wait-persisted", "wait until everything queued is on disk");
-    wait->add_option("--timeout", timeout, "seconds")->required()->check(CLI::NonNegativeNumber);
-
-    sample = app.add_subcommand(
-            "sample", "write a JSON line of memory and CPU figures each interval until SIGTERM");
+    auto* sample =
+            add("sample", "write a JSON line of memory and CPU figures each interval until SIGTERM",
+                [this](const SessionOptions& session) { takeSamples(session, sampler_); });
     sample->footer("Without --out it prints one line and ends.");
-    sample->add_option("--pid", sampler.pid, "the server's process")
+    sample->add_option("--pid", sampler_.pid, "the server's process")
             ->required()
             ->check(CLI::PositiveNumber);
-    sample->add_option("--interval-ms", sampler.intervalMs)
+    sample->add_option("--interval-ms", sampler_.intervalMs)
             ->capture_default_str()
             ->check(CLI::Range(10, 3'600'000));
-    sample->add_option("--out", sampler.out, "file to append to");
+    sample->add_option("--out", sampler_.out, "file to append to");
 
-    reset = app.add_subcommand("reset", "zero the server's counters and timings");
-    topology = app.add_subcommand("topology", "print this host's CPUs and their caches as JSON");
+    addOnServer("reset", "zero the server's counters and timings",
+                [](Client& client) { client.stat("reset"); });
+    add("topology", "print this host's CPUs and their caches as JSON",
+        [](const SessionOptions&) { std::cout << hostTopology().dump() << std::endl; });
 }
 
-void Commands::addClusterCommands(CLI::App& app) {
-    states = app.add_subcommand(
-            "set-states", "make each vBucket active, replica or dead, as a cluster config says");
-    publish = app.add_subcommand(
+void Commands::addClusterCommands() {
+    auto* states = addOnServer(
+            "set-states", "make each vBucket active, replica or dead, as a cluster config says",
+            [this](Client& client) { NodeConfig(readFile(config_)).setStates(client); });
+    auto* publish = addOnServer(
             "set-config",
-            "publish a cluster config: clients are served by it, and replicas follow by it");
+            "publish a cluster config: clients are served by it, and replicas follow by it",
+            [this](Client& client) { NodeConfig(readFile(config_)).publish(client); });
     for (auto* command : {states, publish}) {
-        command->add_option("--config", config,
+        command->add_option("--config", config_,
                             "JSON file; the server is its node with \"thisNode\": true")
                 ->required()
                 ->check(CLI::ExistingFile);
     }
-    change = app.add_subcommand(
-            "set-state", "make some vBuckets active, replica, pending or dead; the others stay");
-    discard = app.add_subcommand(
+    auto* change = addOnServer(
+            "set-state", "make some vBuckets active, replica, pending or dead; the others stay",
+            [this](Client& client) { setStates(client, vbuckets_, state_); });
+    auto* discard = addOnServer(
             "discard-copies",
             "make replicas forget their copies and fetch them again: for those that keep a copy "
-            "because their source has less (STAT replication: copies_kept)");
+            "because their source has less (STAT replication: copies_kept)",
+            [this](Client& client) { discardCopies(client, vbuckets_); });
     for (auto* command : {change, discard}) {
-        command->add_option("--vbuckets", vbuckets, "their numbers: 3,17,20")
+        command->add_option("--vbuckets", vbuckets_, "their numbers: 3,17,20")
                 ->required()
                 ->delimiter(',')
                 ->check(CLI::Range(0, 65535));
     }
-    change->add_option("--state", state)
+    change->add_option("--state", state_)
             ->required()
             ->check(CLI::IsMember({"active", "replica", "pending", "dead"}));
-    digest = app.add_subcommand("digest",
-                                "print what every vBucket holds, read by DCP, as one digest each");
+    add("digest", "print what every vBucket holds, read by DCP, as one digest each",
+        [](const SessionOptions& session) {
+            std::cout << digestVbuckets(openSession(session).client, session).dump() << std::endl;
+        });
 }
 
-void Commands::addServices(CLI::App& app) {
-    clocks = app.add_subcommand(
-            "clock-server",
-            "serve the CPU clocks of processes of this host to load clients that know the password "
-            "(--password-file) until SIGTERM; prints the port as JSON");
-    clocks->add_option("--pid", pids, "a process to serve; repeated")
+void Commands::addServices() {
+    clocks_ = add("clock-server",
+                  "serve the CPU clocks of processes of this host to load clients that know the "
+                  "password (--password-file) until SIGTERM; prints the port as JSON",
+                  [this](const SessionOptions& session) {
+                      serveClocks(listen_, session.password, pids_);
+                  });
+    clocks_->add_option("--pid", pids_, "a process to serve; repeated")
             ->required()
             ->expected(1)
             ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
             ->check(CLI::PositiveNumber);
-    barrier = app.add_subcommand(
-            "barrier",
-            "let pillowfight --barrier of this many hosts begin at one instant; prints the port as "
-            "JSON, ends when they have begun");
-    barrier->add_option("--parties", parties, "load processes")
+    auto* barrier = add("barrier",
+                        "let pillowfight --barrier of this many hosts begin at one instant; prints "
+                        "the port as JSON, ends when they have begun",
+                        [this](const SessionOptions&) { holdBarrier(listen_, parties_); });
+    barrier->add_option("--parties", parties_, "load processes")
             ->required()
             ->check(CLI::Range(1, 1000));
-    for (auto* command : {clocks, barrier}) {
-        command->add_option("--listen", listen, "ADDR[:PORT]")->required();
-    }
-}
-
-void runOnServer(const Commands& commands, const kv::load::SessionOptions& session) {
-    auto client = kv::load::openSession(session).client;
-    if (commands.stat->parsed()) {
-        printStat(client, commands.groups);
-    } else if (commands.wait->parsed()) {
-        waitPersisted(client, commands.timeout);
-    } else if (commands.sample->parsed() && commands.sampler.out.empty()) {
-        std::cout << kv::load::takeSample(client, commands.sampler.pid).dump() << '\n';
-    } else if (commands.sample->parsed()) {
-        kv::load::runSampler(client, commands.sampler);
-    } else if (commands.reset->parsed()) {
-        client.stat("reset");
-    } else if (commands.states->parsed()) {
-        kv::load::NodeConfig(readFile(commands.config)).setStates(client);
-    } else if (commands.publish->parsed()) {
-        kv::load::NodeConfig(readFile(commands.config)).publish(client);
-    } else if (commands.change->parsed()) {
-        kv::load::setStates(client, commands.vbuckets, commands.state);
-    } else if (commands.discard->parsed()) {
-        kv::load::discardCopies(client, commands.vbuckets);
-    } else if (commands.digest->parsed()) {
-        std::cout << kv::load::digestVbuckets(std::move(client), session).dump() << std::endl;
+    for (auto* command : {clocks_, barrier}) {
+        command->add_option("--listen", listen_, "ADDR[:PORT]")->required();
     }
 }
 
 int run(int argc, const char* const* argv) {
     CLI::App app("Asks a running key-value server, or this host.", "kvctl");
-    kv::load::ConnectionFlags flags;
-    kv::load::addConnectionFlags(app, flags);
+    ConnectionFlags flags;
+    addConnectionFlags(app, flags);
     app.require_subcommand(1);
     app.fallthrough();  // --host and similar flags may also follow the command
     Commands commands(app);
-
-    const int exit = kv::load::parseFlags(app, argc, argv, [&] {
-        kv::load::finishConnectionFlags(flags, commands.clocks->parsed() ? kv::load::Secret::kNeeded
-                                                                         : secretOf(flags.session));
-    });
+    const int exit = parseFlags(
+            app, argc, argv, [&] { finishConnectionFlags(flags, commands.secret(flags.session)); });
     if (exit >= 0) {
         return exit;
     }
-    if (commands.sample->parsed() || commands.clocks->parsed() || commands.barrier->parsed()) {
-        kv::load::ThreadTeam::blockSignals();
-    }
-    if (commands.topology->parsed()) {
-        std::cout << kv::load::hostTopology().dump() << std::endl;
-    } else if (commands.clocks->parsed()) {
-        serveClocks(commands.listen, flags.session.password, commands.pids);
-    } else if (commands.barrier->parsed()) {
-        holdBarrier(commands.listen, commands.parties);
-    } else {
-        runOnServer(commands, flags.session);
-    }
-    return kv::load::kExitOk;
+    commands.run(flags.session);
+    return kExitOk;
 }
 
 }  // namespace
+}  // namespace kv::load
 
 int main(int argc, char** argv) {
     try {
-        return run(argc, argv);
+        return kv::load::run(argc, argv);
     } catch (const std::exception& error) {
         std::fprintf(stderr, "kvctl: %s\n", error.what());
         return kv::load::kExitFailure;
