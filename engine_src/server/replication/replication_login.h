@@ -9,7 +9,6 @@
 
 #include "auth/scram_client.h"
 #include "protocol/frame.h"
-#include "server/connections/frame_sink.h"
 #include "server/replication/replication_source.h"
 
 namespace kv::server {

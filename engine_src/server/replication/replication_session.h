@@ -27,7 +27,6 @@
 
 #include "dcp/consumer.h"
 #include "protocol/frame.h"
-#include "server/connections/frame_sink.h"
 #include "server/replication/replication_login.h"
 #include "server/replication/replication_source.h"
 #include "server/replication/start_overs.h"

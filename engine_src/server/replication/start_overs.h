@@ -20,7 +20,7 @@
 
 #include "bucket/bucket.h"
 #include "protocol/frame.h"
-#include "server/connections/frame_sink.h"
+#include "server/replication/replication_source.h"
 
 namespace kv::server {
 
