@@ -1,8 +1,6 @@
 // jemalloc of any pinned version, through its own mallctl interface (symbol prefix _rjem_).
 #include <array>
-#include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <stdexcept>
 #include <string>
 

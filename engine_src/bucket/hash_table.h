@@ -6,7 +6,6 @@
 // (options/ht_stats.h) determines the number of stripes. Threads and ownership as HashIndex.
 #pragma once
 
-#include <optional>
 #include <utility>
 
 #include "bucket/hash_index.h"

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include "bucket/persistent_bucket.h"

@@ -10,6 +10,7 @@
 
 #include "logging/log.h"
 #include "options/mutation.h"
+#include "persistence/rocks_store.h"
 
 namespace kv {
 

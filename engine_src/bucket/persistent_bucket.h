@@ -24,9 +24,10 @@
 #include "bucket/bucket.h"
 #include "bucket/vb_flush_target.h"
 #include "executor/executor.h"
+#include "persistence/config.h"
 #include "persistence/data_dir.h"
 #include "persistence/flusher.h"
-#include "persistence/rocks_store.h"
+#include "persistence/kvstore.h"
 
 namespace kv {
 

@@ -15,6 +15,7 @@
 #include "bucket/persistent_bucket.h"
 #include "executor/fake_executor.h"
 #include "persistence/forwarding_store.h"
+#include "persistence/rocks_store.h"
 #include "persistence/temp_dir.h"
 
 namespace kv {

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <chrono>
-#include <string>
 
 #include "executor/executor.h"
 #include "memory/bucket_memory.h"

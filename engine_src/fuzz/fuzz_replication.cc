@@ -3,8 +3,6 @@
 
 #include <cstdlib>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "logging/log.h"
 #include "server/replication/replication_session.h"

@@ -8,7 +8,6 @@
 #include <sched.h>
 #include <sys/rseq.h>
 
-#include <cstddef>
 #include <cstdint>
 
 namespace kv::options {

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <type_traits>
 #include <unordered_set>
-#include <vector>
 
 namespace kv::options {
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <deque>
 #include <mutex>
 #include <random>
 #include <set>

@@ -5,12 +5,10 @@
 
 #include <time.h>
 
-#include <array>
 #include <atomic>
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
-#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>

@@ -4,7 +4,6 @@
 // their own from a map.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 namespace kv::options {

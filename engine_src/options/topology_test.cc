@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <thread>
 
 #include "options/current_cpu.h"
 #include "options/ht_stats.h"

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
-#include <string_view>
 #include <system_error>
 
 #include "persistence/store_error.h"

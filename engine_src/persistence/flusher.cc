@@ -2,7 +2,6 @@
 
 #include <array>
 #include <bit>
-#include <functional>
 
 #include "logging/log.h"
 #include "memory/bucket_memory.h"

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
-#include <system_error>
 
 #include "persistence/checked_file.h"
 #include "types/fd.h"

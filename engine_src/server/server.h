@@ -6,10 +6,8 @@
 // callbacks; the rest belongs to one thread.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "auth/tls.h"

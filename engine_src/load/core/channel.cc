@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "load/core/load_error.h"
+
 namespace kv::load {
 
 Channel::Channel(Socket socket, std::size_t index)

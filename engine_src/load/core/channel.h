@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "load/core/load_error.h"
 #include "load/core/socket.h"
 
 namespace kv::load {

@@ -10,9 +10,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <optional>
 
 #include "load/core/clock_protocol.h"
+#include "load/core/cpu_clock.h"
 #include "load/core/load_error.h"
 #include "types/endian.h"
 

@@ -9,12 +9,10 @@
 
 #include <cstdint>
 #include <list>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "load/core/clock.h"
-#include "load/core/cpu_clock.h"
 #include "load/core/socket.h"
 
 namespace kv::load {

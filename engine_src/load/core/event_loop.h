@@ -10,6 +10,7 @@
 
 #include "load/core/channel.h"
 #include "load/core/clock.h"
+#include "load/core/load_error.h"
 
 namespace kv::load {
 

@@ -11,7 +11,6 @@
 // HdrHistogram_c has the same buckets and takes 1.03 to 1.09 times as long for a value. It is not
 // used: its maximum and mean are those of buckets, so a class around it would be as long as this.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>

@@ -1,5 +1,6 @@
 #include "load/generators/append_document.h"
 
+#include <array>
 #include <cstring>
 #include <string_view>
 

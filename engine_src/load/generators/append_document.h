@@ -5,7 +5,6 @@
 // A document depends only on (seed, id, number of fields), so its size and content are known
 // without reading it back, and do not depend on the order in which documents were updated.
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -9,7 +9,6 @@
 // seed. A temporary failure is retried until the server takes the value. Threads: one.
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 

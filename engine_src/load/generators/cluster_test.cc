@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "load/core/barrier.h"
+#include "load/core/load_error.h"
 #include "load/generators/append.h"
 #include "load/generators/pillowfight.h"
 #include "load/protocols/fake_server.h"

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "load/core/socket.h"
 #include "load/core/thread_team.h"
 #include "load/generators/common_options.h"
-#include "load/generators/group_options.h"
 
 namespace kv::load {
 

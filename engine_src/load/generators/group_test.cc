@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 #include <thread>
 

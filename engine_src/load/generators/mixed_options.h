@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "load/core/socket.h"
 #include "load/generators/common_options.h"
-#include "load/generators/group_options.h"
 
 namespace kv::load {
 

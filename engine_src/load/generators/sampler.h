@@ -3,7 +3,6 @@
 // Periodic samples of a server process: STAT memory and /proc, one directly after the other, one
 // JSON line each.
 
-#include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>

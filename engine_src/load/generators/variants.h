@@ -3,7 +3,6 @@
 // The servers of a run for both generators: connections, failures, CPU clocks, and the report.
 
 #include <nlohmann/json.hpp>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -4,7 +4,6 @@
 #include <zlib.h>
 
 #include <array>
-#include <cerrno>
 #include <functional>
 #include <string_view>
 #include <unordered_map>

@@ -8,7 +8,6 @@
 // costs about 10 ns, and an iovec pair in the kernel more than that (see load/README.md for the
 // figures).
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <vector>

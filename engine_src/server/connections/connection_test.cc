@@ -1,5 +1,4 @@
 // How connections end: a client that closes its half, and errors in one connection's turn.
-#include <stdexcept>
 
 #include "server/server_fixture.h"
 

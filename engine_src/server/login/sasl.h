@@ -6,7 +6,6 @@
 // differs only outside ASCII.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "bucket/failover_log.h"
 #include "protocol/dcp.h"
 
 namespace kv::server {

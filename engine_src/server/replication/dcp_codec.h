@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "bucket/failover_log.h"
 #include "dcp/message.h"
+#include "persistence/stored_types.h"
 #include "protocol/frame.h"
 #include "server/connections/output.h"
 

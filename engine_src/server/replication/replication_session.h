@@ -25,13 +25,14 @@
 #include <chrono>
 #include <vector>
 
+#include "bucket/bucket.h"
 #include "dcp/consumer.h"
 #include "protocol/frame.h"
 #include "server/replication/replication_login.h"
 #include "server/replication/replication_source.h"
 #include "server/replication/start_overs.h"
 #include "server/replication/unreplicated_vbuckets.h"
-#include "server/server_context.h"
+#include "server/stats/key_values.h"
 
 namespace kv::server {
 

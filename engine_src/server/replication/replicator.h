@@ -13,7 +13,7 @@
 #include "server/replication/replication_link.h"
 #include "server/replication/replication_session.h"
 #include "server/replication/replication_source.h"
-#include "server/server_context.h"
+#include "server/stats/key_values.h"
 
 namespace kv::server {
 

@@ -1,5 +1,7 @@
 #include "server/stats/front_end_stats.h"
 
+#include <memory>
+
 #include "memory/bucket_memory.h"
 
 namespace kv::server {

@@ -10,7 +10,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 
 #include "protocol/opcodes.h"
 #include "server/stats/latency_histogram.h"
