@@ -14,8 +14,6 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -28,6 +26,7 @@
 #include "bucket/vbucket.h"
 #include "executor/fake_executor.h"
 #include "memory/memory_peak.h"
+#include "persistence/temp_dir.h"
 
 namespace kv {
 namespace {
@@ -75,18 +74,13 @@ enum class Mode { Insert, Replace };
 class Node {
   public:
     Node(Store store, Mode mode, size_t items) : items_(items) {
-        std::string name = (std::filesystem::temp_directory_path() / "flush_bench.XXXXXX").string();
-        if (mkdtemp(name.data()) == nullptr) {
-            throw std::runtime_error("cannot make a directory for the store");
-        }
-        directory_ = name;
         BucketConfig config;
         config.vbuckets = 1;
         config.quotaBytes = size_t{8} << 30;
         config.checkpoint.maxItems = 1'000'000'000;
         config.checkpoint.period = std::chrono::hours(24);
         PersistenceConfig persistence;
-        persistence.dataDir = directory_;
+        persistence.dataDir = directory_.path();
         persistence.shards = 1;
         persistence.rocks.sync = store == Store::RocksFsync;
         PersistentBucket::StoreFactory factory;
@@ -102,10 +96,7 @@ class Node {
     }
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;
-    ~Node() {
-        bucket_.reset();
-        std::filesystem::remove_all(directory_);
-    }
+    ~Node() = default;
 
     /// Empties the vBucket, in memory and in the store.
     void reset() {
@@ -147,7 +138,7 @@ class Node {
     }
 
     size_t items_;
-    std::string directory_;
+    TempDir directory_;
     FakeExecutor executor_;
     std::unique_ptr<PersistentBucket> bucket_;
 };

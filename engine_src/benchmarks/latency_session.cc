@@ -1,7 +1,5 @@
 #include "benchmarks/latency_session.h"
 
-#include <filesystem>
-#include <random>
 #include <stdexcept>
 
 #include "bucket/persistent_bucket.h"
@@ -50,28 +48,12 @@ std::unique_ptr<Bucket> makeBucket(const LatencyOptions& options, Executor& exec
 
 }  // namespace
 
-ScratchDir::ScratchDir(const std::string& asked)
-    : path_(asked.empty() ? (std::filesystem::temp_directory_path() /
-                             ("front_end_latency-" + std::to_string(std::random_device{}())))
-                                    .string()
-                          : asked),
-      own_(asked.empty()) {
-    std::filesystem::create_directories(path_);
-}
-
-ScratchDir::~ScratchDir() {
-    if (own_) {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-}
-
 LatencySession::LatencySession(const LatencyOptions& options)
     : options_(options),
-      dir_(options.dataDir),
       // No writer: the flusher is notified of every mutation, as in the server, and never runs.
       executor_({.writers = 0, .auxIo = 1, .nonIo = 0}),
-      bucket_(makeBucket(options_, executor_, dir_.path())),
+      bucket_(makeBucket(options_, executor_,
+                         options_.dataDir.empty() ? scratch_.emplace().path() : options_.dataDir)),
       phases_(*bucket_, options_, [this] { return transfer(); }) {}
 
 std::span<const uint64_t> LatencySession::advance(size_t count) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "benchmarks/background_dcp_client.h"
@@ -12,23 +13,9 @@
 #include "benchmarks/latency_report.h"
 #include "bucket/bucket.h"
 #include "executor/thread_executor.h"
+#include "persistence/temp_dir.h"
 
 namespace kv::bench {
-
-/// A directory that is removed when the run is over.
-class ScratchDir {
-  public:
-    /// `asked`: an existing directory, or one to be made, which stays; empty: a temporary one.
-    explicit ScratchDir(const std::string& asked);
-    ScratchDir(const ScratchDir&) = delete;
-    ScratchDir& operator=(const ScratchDir&) = delete;
-    ~ScratchDir();
-    [[nodiscard]] const std::string& path() const { return path_; }
-
-  private:
-    std::string path_;
-    bool own_;
-};
 
 class LatencySession {
   public:
@@ -46,7 +33,7 @@ class LatencySession {
     std::chrono::nanoseconds transfer();
 
     const LatencyOptions options_;
-    ScratchDir dir_;
+    std::optional<TempDir> scratch_;  ///< of the store, unless the options name a directory
     ThreadExecutor executor_;
     std::unique_ptr<Bucket> bucket_;
     LatencyPhases phases_;

@@ -21,7 +21,10 @@ class TempDir {
     }
     TempDir(const TempDir&) = delete;
     TempDir& operator=(const TempDir&) = delete;
-    ~TempDir() { std::filesystem::remove_all(path_); }
+    ~TempDir() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
     [[nodiscard]] const std::filesystem::path& root() const { return path_; }
     /// Returns a path in it that does not exist yet.
     [[nodiscard]] std::string path() const { return (path_ / "data").string(); }
