@@ -3,8 +3,7 @@
 // it, and that the answers are the same wherever the stream is cut, also if the value at the cut is
 // read into its Blob.
 
-#include <cstdlib>
-
+#include "fuzz/require.h"
 #include "logging/log.h"
 #include "server/test_support.h"
 
@@ -13,12 +12,6 @@ namespace {
 using namespace kv;
 using namespace kv::server;
 using namespace kv::server::testing_support;
-
-void require(bool holds) {
-    if (!holds) {
-        std::abort();
-    }
-}
 
 bool isOpen(Stop stop) {
     return stop == Stop::NeedInput || stop == Stop::Penalty;

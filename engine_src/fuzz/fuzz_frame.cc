@@ -1,9 +1,9 @@
 // Any bytes through the frame parser: its views must lie inside the input and fit together, and an
 // accepted frame must survive being written again.
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
+#include "fuzz/require.h"
 #include "protocol/frame.h"
 #include "protocol/frame_info.h"
 #include "protocol/request_rules.h"
@@ -11,12 +11,6 @@
 namespace {
 
 using namespace kv::protocol;
-
-void require(bool holds) {
-    if (!holds) {
-        std::abort();
-    }
-}
 
 bool inside(Bytes part, Bytes whole) {
     return part.empty() || (part.data() >= whole.data() &&

@@ -1,9 +1,9 @@
 // Any frames of a source to its replica: the replica must refuse or apply them, and be a working
 // bucket when it is promoted afterwards.
 
-#include <cstdlib>
 #include <stdexcept>
 
+#include "fuzz/require.h"
 #include "logging/log.h"
 #include "server/replication/replication_session.h"
 
@@ -13,12 +13,6 @@ using namespace kv;
 using protocol::FrameView;
 
 constexpr uint16_t kVBuckets = 2;
-
-void require(bool holds) {
-    if (!holds) {
-        std::abort();
-    }
-}
 
 /// Passes on every complete frame, as the link does, until the session refuses one.
 void converse(server::ReplicationSession& session, protocol::Bytes rest) {

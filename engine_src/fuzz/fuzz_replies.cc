@@ -4,10 +4,10 @@
 //
 //   byte 0: the protocol | 1: the size of a piece | 2: the size of the buffer | the answers
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "fuzz/require.h"
 #include "load/core/load_error.h"
 #include "load/protocols/binary_codec.h"
 #include "load/protocols/meta_codec.h"
@@ -18,12 +18,6 @@ namespace {
 
 using namespace kv::load;
 using kv::protocol::Bytes;
-
-void require(bool holds) {
-    if (!holds) {
-        std::abort();
-    }
-}
 
 struct Seen {
     Reply::To to;

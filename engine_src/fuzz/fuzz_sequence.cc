@@ -2,10 +2,10 @@
 // returns a confirmed mutation, and nothing succeeds with another's CAS. Each request is four bytes
 // of input: operation, key, argument, and the choice of CAS and time.
 
-#include <cstdlib>
 #include <map>
 #include <optional>
 
+#include "fuzz/require.h"
 #include "logging/log.h"
 #include "server/test_support.h"
 
@@ -16,12 +16,6 @@ using namespace kv::server;
 using namespace kv::server::testing_support;
 using protocol::Opcode;
 using protocol::Status;
-
-void require(bool holds) {
-    if (!holds) {
-        std::abort();
-    }
-}
 
 template <class Number>
 std::string big(Number value) {
