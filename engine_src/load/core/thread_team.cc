@@ -2,7 +2,6 @@
 
 #include <sys/resource.h>
 
-#include <csignal>
 #include <ctime>
 #include <thread>
 #include <vector>
@@ -11,6 +10,12 @@ namespace kv::load {
 
 namespace {
 
+double toSeconds(const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+}  // namespace
+
 sigset_t endSignals() {
     sigset_t set;
     sigemptyset(&set);
@@ -18,12 +23,6 @@ sigset_t endSignals() {
     sigaddset(&set, SIGTERM);
     return set;
 }
-
-double toSeconds(const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-}
-
-}  // namespace
 
 CpuTime threadCpu() {
     rusage usage{};

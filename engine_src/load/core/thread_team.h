@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <csignal>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -30,6 +31,9 @@ struct CpuTime {
 };
 /// Returns the CPU time of the calling thread so far.
 CpuTime threadCpu();
+
+/// Returns SIGINT and SIGTERM, which end a tool.
+sigset_t endSignals();
 
 /// How a run ended.
 struct RunResult {

@@ -10,9 +10,8 @@ AccessPlan::AccessPlan(const AccessOptions& options, LaneRange lanes, const Valu
     // A coin has 32 bits, so that "100 %" is a bound that no coin reaches.
     setBelow_ = static_cast<std::uint64_t>(std::llround(options.setPercent / 100.0 * 0x1p32));
     if (options.rate > 0) {
-        interval_ = static_cast<Nanos>(static_cast<double>(options.batch) *
-                                       static_cast<double>(lanes.total) / options.rate *
-                                       static_cast<double>(kSecond));
+        interval_ = nanos(static_cast<double>(options.batch) * static_cast<double>(lanes.total) /
+                          options.rate);
         interval_ = std::max<Nanos>(interval_, 1);
     }
     for (std::size_t i = 0; i < lanes.count; ++i) {

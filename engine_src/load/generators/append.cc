@@ -141,10 +141,9 @@ class Append {
         for (auto& session : opened.sessions) {
             sockets.push_back(session.client.takeSocket());
         }
-        return std::make_unique<AppendServer>(
-                RequestWriter(keys_, shape), std::move(sockets), std::move(opened.map),
-                team_.stop(),
-                static_cast<Nanos>(options_.connection.opTimeout * static_cast<double>(kSecond)));
+        return std::make_unique<AppendServer>(RequestWriter(keys_, shape), std::move(sockets),
+                                              std::move(opened.map), team_.stop(),
+                                              nanos(options_.connection.opTimeout));
     }
 
     void load(std::size_t thread, std::vector<std::unique_ptr<AppendServer>>& servers) {

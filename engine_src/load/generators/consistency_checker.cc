@@ -37,6 +37,12 @@ struct Part {
     Recorder recorder{0, 0};
     CpuTime cpu;
     Findings findings;
+
+    void merge(const Part& other) {
+        recorder.merge(other.recorder);
+        cpu += other.cpu;
+        findings.add(other.findings);
+    }
 };
 
 class ConsistencyChecker {
@@ -148,13 +154,7 @@ class ConsistencyChecker {
     static std::optional<Part> sum(const std::vector<Part>& parts) {
         std::optional<Part> whole;
         for (const auto& part : parts) {
-            if (whole) {
-                whole->recorder.merge(part.recorder);
-                whole->cpu += part.cpu;
-                whole->findings.add(part.findings);
-            } else {
-                whole = part;
-            }
+            mergeInto(whole, part);
         }
         return whole;
     }

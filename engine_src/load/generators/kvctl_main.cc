@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -84,12 +83,9 @@ void takeSamples(const SessionOptions& session, const SamplerOptions& sampler) {
 }
 
 /// Returns a descriptor that is readable at SIGTERM and SIGINT, and blocks them.
-Socket endSignals() {
+Socket stopSocket() {
     ThreadTeam::blockSignals();
-    sigset_t end;
-    sigemptyset(&end);
-    sigaddset(&end, SIGTERM);
-    sigaddset(&end, SIGINT);
+    const sigset_t end = endSignals();
     Socket stop(::signalfd(-1, &end, SFD_CLOEXEC));
     if (stop.fd() < 0) {
         throw LoadError("signalfd: " + errnoText(errno));
@@ -99,7 +95,7 @@ Socket endSignals() {
 
 /// Runs until all parties have begun.
 void holdBarrier(const std::string& listen, std::size_t parties) {
-    const auto stop = endSignals();
+    const auto stop = stopSocket();
     BarrierServer server(parseListen(listen), parties);
     std::cout << Json{{"port", server.port()}}.dump() << std::endl;
     server.run(stop);
@@ -108,7 +104,7 @@ void holdBarrier(const std::string& listen, std::size_t parties) {
 /// Runs until SIGTERM or SIGINT.
 void serveClocks(const std::string& listen, const std::string& password,
                  const std::vector<int>& pids) {
-    const auto stop = endSignals();
+    const auto stop = stopSocket();
     ClockServer server(parseListen(listen), password, pids);
     std::cout << Json{{"port", server.port()}}.dump() << std::endl;
     server.run(stop);

@@ -9,6 +9,7 @@
 #include "load/core/clock.h"
 #include "load/core/load_error.h"
 #include "load/core/process_usage.h"
+#include "load/core/thread_team.h"
 
 namespace kv::load {
 
@@ -42,8 +43,6 @@ class SeriesClock {
     [[nodiscard]] double now() const { return begin_ + seconds(nowNanos() - beginNanos_); }
 
   private:
-    static double seconds(Nanos time) { return static_cast<double>(time) / kSecond; }
-
     const double begin_{
             std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch())
                     .count()};
@@ -75,10 +74,7 @@ Json takeSample(Client& client, int pid) {
 
 void runSampler(Client& client, const SamplerOptions& options) {
     std::ofstream out(options.out, std::ios::app);
-    sigset_t end;
-    sigemptyset(&end);
-    sigaddset(&end, SIGTERM);
-    sigaddset(&end, SIGINT);
+    const sigset_t end = endSignals();
     const SeriesClock clock;
     Nanos next = nowNanos();
     for (bool last = false;;) {

@@ -1,7 +1,6 @@
 #include "load/protocols/cluster_admin.h"
 
 #include <sys/socket.h>
-#include <zlib.h>
 
 #include <array>
 #include <functional>
@@ -9,6 +8,7 @@
 #include <unordered_map>
 
 #include "load/core/load_error.h"
+#include "load/protocols/key_codec.h"
 #include "protocol/dcp.h"
 
 namespace kv::load {
@@ -150,10 +150,6 @@ std::uint64_t fingerprint(const FrameView& message) {
     return std::hash<std::string_view>{}(record);
 }
 
-std::uint32_t crcOf(protocol::Bytes value) {
-    return static_cast<std::uint32_t>(crc32_z(0, value.data(), value.size()));
-}
-
 /// Keys are arbitrary bytes, JSON is text.
 std::string hexOf(std::string_view bytes) {
     constexpr std::string_view kDigits = "0123456789abcdef";
@@ -191,7 +187,7 @@ Json digest(FrameReader& reader, std::uint16_t vbucket) {
         if (deleted || opcode == Opcode::kDcpMutation) {
             high = loadBig<std::uint64_t>(frame.extras.data());
             documents[std::string(frame.keyText())] = {fingerprint(frame), frame.header.cas,
-                                                       crcOf(frame.value), deleted};
+                                                       crcOf(frame.valueText()), deleted};
         }
         return opcode != Opcode::kDcpStreamEnd;
     });

@@ -7,9 +7,9 @@
 
 namespace kv::load {
 
-std::uint32_t crcOf(std::string_view key) noexcept {
+std::uint32_t crcOf(std::string_view bytes) noexcept {
     return static_cast<std::uint32_t>(
-            crc32_z(0, reinterpret_cast<const unsigned char*>(key.data()), key.size()));
+            crc32_z(0, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
 }
 
 KeyCodec::KeyCodec(std::string_view prefix, unsigned digits, std::string_view suffix) {

@@ -20,8 +20,8 @@ constexpr std::uint16_t vbucketOf(std::uint32_t crc, std::uint32_t vbuckets) noe
     return static_cast<std::uint16_t>(((crc >> 16U) & 0x7fffU) % vbuckets);
 }
 
-/// zlib's crc32 of any key: for keys that do not have the shape of a KeyCodec.
-std::uint32_t crcOf(std::string_view key) noexcept;
+/// zlib's crc32: for keys that do not have the shape of a KeyCodec, and for values.
+std::uint32_t crcOf(std::string_view bytes) noexcept;
 
 /// KeyCodec: keys of the shape prefix + zero-padded decimal number + suffix. Threads: immutable
 /// after construction, so one may serve all threads.
