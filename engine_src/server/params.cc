@@ -4,11 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <numeric>
 #include <type_traits>
 #include <utility>
+
+#include "types/parse_number.h"
 
 namespace kv::server {
 
@@ -16,13 +17,10 @@ namespace {
 
 template <class Number>
 Number parse(std::string_view text, Number low, Number high, std::string_view range) {
-    Number value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() ||
-        !(value >= low && value <= high)) {
-        throw ParamError(fmt::format("'{}' is not a number in {}", text, range));
+    if (const auto value = parseNumber(text, low, high)) {
+        return *value;
     }
-    return value;
+    throw ParamError(fmt::format("'{}' is not a number in {}", text, range));
 }
 
 /// Returns a function that finds a value in the parameters, by the members that lead to it.

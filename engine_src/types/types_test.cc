@@ -12,6 +12,7 @@
 #include "types/endian.h"
 #include "types/item.h"
 #include "types/key_hash.h"
+#include "types/parse_number.h"
 #include "types/string_hash.h"
 
 namespace kv {
@@ -21,6 +22,18 @@ TEST(Ids, AreDistinctTypesWithOrder) {
     static_assert(!std::is_convertible_v<uint64_t, Seqno>);
     EXPECT_LT(Seqno{1}, next(Seqno{1}));
     EXPECT_EQ(Vbid{3}.get(), 3);
+}
+
+TEST(ParseNumber, TakesWholeTextsInTheRange) {
+    EXPECT_EQ(parseNumber<uint16_t>("65535"), 65535);
+    EXPECT_EQ(parseNumber<int>("-3"), -3);
+    EXPECT_EQ(parseNumber("2.5", 1.0, 100.0), 2.5);
+    for (const std::string_view bad : {"", "65536", "-1", "+1", " 1", "1 ", "1x", "x"}) {
+        EXPECT_FALSE(parseNumber<uint16_t>(bad)) << bad;
+    }
+    EXPECT_FALSE(parseNumber<uint16_t>("0", 1));
+    EXPECT_FALSE(parseNumber<uint16_t>("9", 1, 8));
+    EXPECT_FALSE(parseNumber("nan", 1.0, 100.0));
 }
 
 TEST(StringHash, LooksStringsUpByViews) {

@@ -10,13 +10,13 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <system_error>
 #include <utility>
 
 #include "load/core/load_error.h"
+#include "types/parse_number.h"
 
 namespace kv::load {
 
@@ -241,12 +241,7 @@ std::string peerOf(const Socket& socket) {
 }
 
 std::optional<std::uint16_t> parsePort(std::string_view text) {
-    std::uint16_t port = 0;
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), port);
-    if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || port == 0) {
-        return std::nullopt;
-    }
-    return port;
+    return parseNumber<std::uint16_t>(text, 1);
 }
 
 std::string_view withoutBrackets(std::string_view host) {

@@ -2,8 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <set>
+
+#include "types/parse_number.h"
 
 namespace kv::load {
 
@@ -13,17 +14,6 @@ constexpr const char* kVariantFields =
         "host=H,port=P|unix=PATH[,protocol=PROTOCOL][,user=U][,password-file=F][,pid=N]"
         "[,clock=HOST:PORT][,node=N[@HOST:PORT]]...";
 constexpr std::string_view kNodeField = "node";
-
-template <class Number>
-std::optional<Number> parseNumber(std::string_view text, Number min, Number max) {
-    Number number{};
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || number < min ||
-        number > max) {
-        return std::nullopt;
-    }
-    return number;
-}
 
 /// Parses one `name=value` of a variant; returns false if the name is unknown or the value is bad.
 bool takeField(Variant& variant, std::string_view name, std::string_view value) {
@@ -54,7 +44,7 @@ bool takeField(Variant& variant, std::string_view name, std::string_view value) 
         return !value.empty();
     }
     if (name == "pid") {
-        variant.pid = parseNumber<int>(value, 1, std::numeric_limits<int>::max());
+        variant.pid = parseNumber<int>(value, 1);
         return variant.pid.has_value();
     }
     if (name == "clock") {
@@ -63,7 +53,7 @@ bool takeField(Variant& variant, std::string_view name, std::string_view value) 
     }
     if (name == kNodeField) {
         const auto at = std::min(value.find('@'), value.size());
-        const auto pid = parseNumber<int>(value.substr(0, at), 1, std::numeric_limits<int>::max());
+        const auto pid = parseNumber<int>(value.substr(0, at), 1);
         const auto clock = at < value.size() ? parseAddress(value.substr(at + 1)) : std::nullopt;
         variant.nodes.push_back({pid.value_or(0), clock});
         return pid && (clock || at == value.size());

@@ -1,7 +1,6 @@
 #include "load/protocols/session.h"
 
 #include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -137,20 +136,14 @@ namespace {
 
 ClusterMap::Server readServer(const std::string& address, const std::string& dialled) {
     const auto colon = address.rfind(':');
-    unsigned port = 0;
-    const char* const last = address.data() + address.size();
-    if (colon == std::string::npos || colon == 0 ||
-        std::from_chars(address.data() + colon + 1, last, port).ptr != last || port == 0 ||
-        port > 65535) {
+    const auto port = colon == std::string::npos || colon == 0
+                              ? std::nullopt
+                              : parsePort(std::string_view(address).substr(colon + 1));
+    if (!port) {
         throw LoadError("the cluster map's server '" + address + "' is not HOST:PORT");
     }
-    auto host = address.substr(0, colon);
-    if (host == "$HOST") {
-        host = dialled;
-    } else if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-        host = host.substr(1, host.size() - 2);
-    }
-    return {host, static_cast<std::uint16_t>(port)};
+    const auto host = address.substr(0, colon);
+    return {host == "$HOST" ? dialled : std::string(withoutBrackets(host)), *port};
 }
 
 /// Returns the TLS port of each node; 0 if it has none.

@@ -1,26 +1,15 @@
 #include "server/replication/dcp_producer_connection.h"
 
-#include <charconv>
-
 #include "dcp/rollback.h"
 #include "logging/log.h"
 #include "server/replication/dcp_codec.h"
+#include "types/parse_number.h"
 
 namespace kv::server {
 
 using protocol::Status;
 
 namespace {
-
-std::optional<uint32_t> parseNumber(std::string_view text, uint32_t least, uint32_t most) {
-    uint32_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size() || number < least ||
-        number > most) {
-        return std::nullopt;
-    }
-    return number;
-}
 
 /// Wakes the connection. The waker belongs to the connection and is charged to no bucket: the
 /// producer, which is destroyed with the bucket bound, may hold the last reference.
@@ -66,7 +55,7 @@ Status DcpProducerConnection::control(std::string_view key, std::string_view val
         return Status::kSuccess;
     };
     if (key == "connection_buffer_size") {
-        const auto bytes = parseNumber(value, 0, kMaxBuffer);
+        const auto bytes = parseNumber<uint32_t>(value, 0, kMaxBuffer);
         if (!bytes) {
             return Status::kEinval;
         }
@@ -82,7 +71,7 @@ Status DcpProducerConnection::control(std::string_view key, std::string_view val
         return status;
     }
     if (key == "set_noop_interval") {
-        const auto seconds = parseNumber(value, 1, kMaxNoopSeconds);
+        const auto seconds = parseNumber<uint32_t>(value, 1, kMaxNoopSeconds);
         if (!seconds) {
             return Status::kEinval;
         }

@@ -1,18 +1,19 @@
 #include "server/replication/replication_source.h"
 
-#include <charconv>
 #include <stdexcept>
 #include <utility>
+
+#include "types/parse_number.h"
 
 namespace kv::server {
 
 ReplicationSource parseSource(const std::string& address) {
     const size_t colon = address.rfind(':');
-    unsigned port = 0;
-    const char* const last = address.data() + address.size();
-    if (colon == std::string::npos || colon == 0 ||
-        std::from_chars(address.data() + colon + 1, last, port).ptr != last || port == 0 ||
-        port > 65'535) {
+    const auto port =
+            colon == std::string::npos || colon == 0
+                    ? std::nullopt
+                    : parseNumber<uint16_t>(std::string_view(address).substr(colon + 1), 1);
+    if (!port) {
         throw std::invalid_argument("'" + address + "' is not HOST:PORT");
     }
     std::string host = address.substr(0, colon);
@@ -21,7 +22,7 @@ ReplicationSource parseSource(const std::string& address) {
     }
     ReplicationSource source;
     source.host = std::move(host);
-    source.port = static_cast<uint16_t>(port);
+    source.port = *port;
     return source;
 }
 

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "server/stats/figures.h"
+#include "types/parse_number.h"
 
 namespace kv::server {
 
@@ -85,10 +85,8 @@ std::pair<std::string_view, std::string_view> splitWord(std::string_view text) {
 }
 
 std::optional<Vbid> vbidFrom(std::string_view text) {
-    uint16_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    return error == std::errc() && end == text.data() + text.size() ? std::optional(Vbid{number})
-                                                                    : std::nullopt;
+    const auto number = parseNumber<uint16_t>(text);
+    return number ? std::optional(Vbid{*number}) : std::nullopt;
 }
 
 StatAnswer figuresOf(ServerContext& server, AddFigures figures, std::string_view which) {
