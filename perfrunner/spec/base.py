@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from perfrunner.spec.matrix import NAME, NAME_WANTED
 from perfrunner.spec.metrics import check_metric
+from perfrunner.spec.suggest import NAME, NAME_WANTED
 from perfrunner.spec.units import (
     parse_count,
     parse_cpus,

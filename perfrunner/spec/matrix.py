@@ -16,12 +16,10 @@ from itertools import product
 from math import prod
 
 from perfrunner.spec.document import Mark, Node, Problems, describe, size
-from perfrunner.spec.suggest import did_you_mean, expected_name
+from perfrunner.spec.suggest import NAME, NAME_WANTED, did_you_mean, expected_name
 from perfrunner.spec.yaml_core import MAX_NODES
 
 MAX_VARIANTS = 1000
-NAME = r"[A-Za-z0-9][A-Za-z0-9._,=+-]{0,99}"  # of a variant
-NAME_WANTED = "a name of letters, digits and '.', '_', ',', '=', '+', '-' (at most 100 characters)"
 _KEYS = ("base", "axes", "exclude")
 
 

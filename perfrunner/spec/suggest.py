@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from perfrunner.errors import UsageError
 
+NAME = r"[A-Za-z0-9][A-Za-z0-9._,=+-]{0,99}"  # of a variant
+NAME_WANTED = "a name of letters, digits and '.', '_', ',', '=', '+', '-' (at most 100 characters)"
 MOST_LISTED, OF_MANY = 16, 6  # all names up to 16; of more, only the 6 most similar
 
 
