@@ -114,7 +114,6 @@ class TrialPhase:
     """The current trial entered a phase, such as start, populate, persist, access, settle or stop."""
 
     phase: str
-    expected_s: float | None = None  # expected duration of the phase, if known
 
 
 @dataclass(frozen=True)

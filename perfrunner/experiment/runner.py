@@ -282,7 +282,7 @@ class ExperimentRunner:
                 engine_nodes=hosts.engine_nodes,
                 load_clients=hosts.load_clients,
                 shield=self.context.guard.shield,
-                on_phase=lambda phase, s: self.context.listener.on_event(ev.TrialPhase(phase, s)),
+                on_phase=lambda phase: self.context.listener.on_event(ev.TrialPhase(phase)),
                 hurry=lambda: self.context.guard.hurry,
             ),
             trials_dir=self.context.session.directory / "trials",

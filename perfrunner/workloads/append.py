@@ -40,7 +40,7 @@ def run(bench: Group, spec: AppendSpec) -> list[Measured]:
     series = [sampler.stop() for sampler in sampling]
     now = [read(variant, "now") for variant in bench.variants]
 
-    bench.phase("settle", spec.settle)
+    bench.phase("settle")
     bench.settle(spec.settle)
     settled = [variant.sample("settled") for variant in bench.variants]
 

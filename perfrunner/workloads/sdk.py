@@ -51,13 +51,13 @@ def run(bench: Group, spec: SdkSpec) -> list[Measured]:
     variant.reset_stats()
     before = read(variant, "before")
 
-    bench.phase("access", None if spec.operations else spec.duration)
+    bench.phase("access")
     sampling = variant.start_sampling("samples")
     load = access(variant, spec)
     samples = sampling.stop()
     now = read(variant, "now")
 
-    bench.phase("settle", spec.settle)
+    bench.phase("settle")
     bench.settle(spec.settle)
     settled = variant.sample("settled")
 

@@ -38,7 +38,7 @@ def run(bench: Group, spec: StepSpec) -> list[Measured]:
     variant.wait_persisted()
     variant.reset_stats()
 
-    bench.phase(f"access and {spec.change}", spec.ramp + spec.before + spec.detection + spec.after)
+    bench.phase(f"access and {spec.change}")
     around = variant.load_around(
         "consistency_checker",
         lambda s: consistency_checker_arguments(spec, variant, s),

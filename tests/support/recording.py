@@ -106,7 +106,7 @@ class RecordingGroup:
         for place, variant in enumerate(variants):
             variant.log = self.log if len(variants) == 1 else Numbered(self.log, place)
 
-    def phase(self, name: str, expected_s: float | None = None) -> None:
+    def phase(self, name: str) -> None:
         self.log.append(f"phase {name}")
 
     def settle(self, seconds: float) -> None:

@@ -37,13 +37,13 @@ class GroupBench:
     recorder: ScriptRecorder
     directory: Path  # for the load process's output before it is split
     round_seed: int
-    on_phase: Callable[[str, float | None], None]
+    on_phase: Callable[[str], None]
 
-    def phase(self, name: str, expected_s: float | None = None) -> None:
+    def phase(self, name: str) -> None:
         for variant in self.variants:
             variant.current_phase = name
         self.recorder.comment(name)
-        self.on_phase(name, expected_s)
+        self.on_phase(name)
 
     def settle(self, seconds: float) -> None:
         self.recorder.pause(seconds)

@@ -70,7 +70,7 @@ class TrialSetup:
     engine_nodes: Sequence[Placement]
     load_clients: Sequence[Placement]
     shield: Callable[[], AbstractContextManager[None]]
-    on_phase: Callable[[str, float | None], None]
+    on_phase: Callable[[str], None]
     hurry: Callable[[], bool]  # after a second Ctrl-C: stop at once and fetch no files
     _cpus: CpuSets | None = field(default=None, init=False)
 

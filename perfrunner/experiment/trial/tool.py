@@ -152,13 +152,13 @@ class ToolGroupBench:
     recorder: ScriptRecorder
     cpus: str  # engine.cpus of the spec; auto: not pinned
     round_seed: int
-    on_phase: Callable[[str, float | None], None]
+    on_phase: Callable[[str], None]
 
-    def phase(self, name: str, expected_s: float | None = None) -> None:
+    def phase(self, name: str) -> None:
         for variant in self.variants:
             variant.current_phase = name
         self.recorder.comment(name)
-        self.on_phase(name, expected_s)
+        self.on_phase(name)
 
     def conduct(
         self, program: str, arguments: Sequence[str], slicing: Slicing, *, output: str

@@ -76,7 +76,7 @@ class OneHost:
                         Placement(host.transport, run_dir, files, "127.0.0.1", "127.0.0.1", None)
                     ],
                     shield=contextlib.nullcontext,
-                    on_phase=lambda phase, seconds: at_phase(phase, Path(run_dir)),
+                    on_phase=lambda phase: at_phase(phase, Path(run_dir)),
                     hurry=lambda: False,
                 ),
                 trials_dir=trials,

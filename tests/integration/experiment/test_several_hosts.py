@@ -64,7 +64,7 @@ def run_unit(
                 engine_nodes=placements[: len(nodes)],
                 load_clients=placements[len(nodes) :],
                 shield=contextlib.nullcontext,
-                on_phase=lambda phase, seconds: None,
+                on_phase=lambda phase: None,
                 hurry=lambda: False,
             ),
             trials_dir=lab.out / "trials",

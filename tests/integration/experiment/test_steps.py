@@ -97,7 +97,7 @@ class Loopback:
                     engine_nodes=[placements[name] for name in names],
                     load_clients=[placements[name] for name in loads],
                     shield=contextlib.nullcontext,
-                    on_phase=lambda phase, seconds: at_phase(phase, runner),
+                    on_phase=lambda phase: at_phase(phase, runner),
                     hurry=lambda: False,
                 ),
                 trials_dir=self.lab.out / "trials",

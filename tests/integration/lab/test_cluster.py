@@ -44,10 +44,10 @@ STEPS = {  # of clusters that can change
 }  # fmt: skip
 
 
-OnPhase = Callable[[str, float | None], None]
+OnPhase = Callable[[str], None]
 
 
-def unheard(phase: str, seconds: float | None) -> None:
+def unheard(phase: str) -> None:
     pass
 
 
@@ -279,7 +279,7 @@ def test_clocks_that_are_set_in_mid_trial_change_no_figure(
     ahead = dict(zip(hosts, (-3600, 7200, 1800), strict=True))
     steps: list[threading.Timer] = []
 
-    def on_phase(phase: str, _: float | None) -> None:
+    def on_phase(phase: str) -> None:
         if phase == "access":
             steps.extend(threading.Timer(1.5, clocks, single) for single in ahead.items())
             for step in steps:

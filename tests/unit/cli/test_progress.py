@@ -42,7 +42,7 @@ EVENTS = [
     ev.SettingsCheckPassed("a", "here", {"opt.metadata_thp": "auto"}),
     ev.BlockStarted(1, 6),
     ev.TrialStarted(1, 72, 1, 1, "pf", "ephemeral", "a"),
-    ev.TrialPhase("populate", 2.0),
+    ev.TrialPhase("populate"),
     ev.Eta(400.0, 1, 72),
     trial(),
     trial("discarded", "3 misses", 2),

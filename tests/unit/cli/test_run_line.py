@@ -132,12 +132,12 @@ EVENTS = [
     ev.BuildProgress("jemalloc [x]", "[1/9] c++ " + "y" * 200),
     ev.BlockStarted(1, 6),
     ev.TrialStarted(1, 72, 1, 1, "pillowfight", "persistent", VARIANTS[0], VARIANTS[1:]),
-    ev.TrialPhase("populate", 2.0),
+    ev.TrialPhase("populate"),
     ev.Eta(400.0, 12, 72),
     estimates(),
     ev.TrialStarted(13, 72, 2, 1, "pillowfight", "persistent", VARIANTS[3], ()),
     ev.SamplingCheck("glibc", (("pillowfight", "persistent"),)),
-    ev.TrialPhase("populate", 2.0),
+    ev.TrialPhase("populate"),
 ]
 
 

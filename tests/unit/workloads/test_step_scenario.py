@@ -96,7 +96,7 @@ class Group:
     def __init__(self, variant: Bench) -> None:
         self.variants = [variant]
 
-    def phase(self, name: str, expected_s: float | None = None) -> None:
+    def phase(self, name: str) -> None:
         self.variants[0].log.append(f"phase {name}")
 
 

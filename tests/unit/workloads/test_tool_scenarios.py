@@ -57,7 +57,7 @@ class RecordingTools:
         self.baseline = 0
         self.asked: Any = None
 
-    def phase(self, name: str, expected_s: float | None = None) -> None:
+    def phase(self, name: str) -> None:
         self.log.append(f"phase {name}")
 
     def conduct(
