@@ -1,7 +1,8 @@
-"""Paths as users write them, and the directories of the engine's source and of what is installed with the package."""
+"""Paths as users write them, the digest of a file, and the places of the engine's source and of installed files."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,15 @@ def is_file(path: str | Path) -> bool:
 def is_directory(path: str | Path) -> bool:
     """Tell whether a path is that of a directory; False if the system refuses the path."""
     return os.path.isdir(path)  # noqa: PTH112
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file's content in hexadecimal. Raises OSError."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def absolute_word(

@@ -30,6 +30,7 @@ from pathlib import Path
 from perfrunner.build.artifact import needed
 from perfrunner.build.tools import captured
 from perfrunner.errors import BuildError
+from perfrunner.paths import sha256_of
 
 _INPUTS_SCHEMA = 1
 _LINKS_SCHEMA = 1
@@ -297,15 +298,6 @@ def kept_link(cache_dir: Path, build_id: str, program: str) -> list[str]:
         if not Path(word).is_file() or sha256_of(Path(word)) != sha256:
             raise BuildError(f"{word} has changed since build {build_id} was linked", _REBUILD)
     return [str(place.get(word, word)) for word in link.argv]
-
-
-def sha256_of(path: Path) -> str:
-    """Return the sha256 of a file's content."""
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-        return digest.hexdigest()
 
 
 def _describe(argv: list[str], tree: Path, cache_dir: Path, sums: dict[Path, str]) -> ProgramLink:

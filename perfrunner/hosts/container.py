@@ -115,24 +115,8 @@ class Container:
             self._host.run(["taskset", "--all-tasks", "--cpu-list", "--pid", cpus, str(self._pid)])
 
     @property
-    def name(self) -> str:
-        return self._podman.name
-
-    @property
-    def run_id(self) -> str:
-        return self._podman.run_id
-
-    @property
     def pid(self) -> int:
         return self._podman.pid if self._pid is None else self._pid
-
-    @property
-    def start_time(self) -> int:
-        return self._podman.start_time
-
-    @property
-    def boot_id(self) -> str:
-        return self._podman.boot_id
 
     def poll(self) -> ExitStatus | None:
         return self._podman.poll()

@@ -90,21 +90,9 @@ class ProcessHandle(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
-
-    @property
-    def run_id(self) -> str: ...
-
-    @property
     def pid(self) -> int:
         """The pid of the program itself (not of a wrapper), as /proc and `kvctl sample --pid` need it."""
         ...
-
-    @property
-    def start_time(self) -> int: ...
-
-    @property
-    def boot_id(self) -> str: ...
 
     def poll(self) -> ExitStatus | None:
         """Return the exit status; None while the process runs."""

@@ -88,14 +88,6 @@ class Process:
     def pid(self) -> int:
         return self.entry.id.pid
 
-    @property
-    def start_time(self) -> int:
-        return self.entry.id.start_time
-
-    @property
-    def boot_id(self) -> str:
-        return self.entry.id.boot_id
-
     def poll(self) -> ExitStatus | None:
         if self._ended is None:
             self._ended = _status(self._run(scripts.POLL).stdout.decode().split())

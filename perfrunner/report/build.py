@@ -96,9 +96,7 @@ def report_of(
             *_environment(data),
         ),
         noise=tuple(noise),
-        differing=tuple(
-            limited([*differing_hosts(data.trials), *differing_builds(data.builds)], "differences")
-        ),
+        differing=tuple(limited([*differing_hosts(data.trials), *differing_builds(data.builds)])),
         builds=data.builds,
         facts=data.experiment.facts,
         reproduce=_reproduce(data),

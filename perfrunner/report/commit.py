@@ -13,6 +13,7 @@ from perfrunner.report.environment import definition, short_build_id
 from perfrunner.report.method import method_line
 from perfrunner.report.numbers import change, scale_for, significant
 from perfrunner.report.published import WIDTH, commit_published
+from perfrunner.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +48,7 @@ def commit_text(report: Report, *, every: bool = False) -> str:
     lines += _builds(report)
     blocks = report.comparison.blocks
     lines += textwrap.wrap(
-        f"seed {report.experiment.seed}, {blocks} block{'' if blocks == 1 else 's'}, "
+        f"seed {report.experiment.seed}, {count_of(blocks, 'block')}, "
         f"{report.counts.discarded + report.counts.failed} trials discarded or failed, 95 % intervals (t, paired "
         "by block)",
         WIDTH,

@@ -321,11 +321,11 @@ def trial_notes(trials: Iterable[TrialRecord]) -> list[str]:
     return lines
 
 
-def limited(lines: list[str], what: str) -> list[str]:
-    """Return the first lines, and the number of the remaining ones."""
+def limited(lines: list[str]) -> list[str]:
+    """Return the first differences, and the number of the remaining ones."""
     if len(lines) <= MOST_SHOWN:
         return lines
-    return [*lines[:MOST_SHOWN], f"... and {len(lines) - MOST_SHOWN} more {what}"]
+    return [*lines[:MOST_SHOWN], f"... and {len(lines) - MOST_SHOWN} more differences"]
 
 
 def _by_value(values: Mapping[str, str]) -> str:

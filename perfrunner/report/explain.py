@@ -23,6 +23,7 @@ from perfrunner.measure.cpu_profile import Folded, added
 from perfrunner.report.flame import short_name
 from perfrunner.report.numbers import bracket, interval_places, minus, p_text, signed
 from perfrunner.results.raw import read_profile, trial_profile
+from perfrunner.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -84,7 +85,7 @@ def too_few_text(pair: ProfiledPair) -> str:
     """Return why the functions of a pair are not compared: there are too few blocks."""
     reason = f"; {pair.unread[0]}" if pair.unread else ""
     return (
-        f"{_blocks(pair)} with profiles of {pair.base} and {pair.variant}, expected at least"
+        f"{count_of(pair.blocks, 'block')} with profiles of {pair.base} and {pair.variant}, expected at least"
         f" {FEWEST_BLOCKS}{reason}"
     )
 
@@ -241,7 +242,7 @@ def title(pair: ProfiledPair) -> str:
     """Return case, variants and amount of data in a line."""
     stacks = added((pair.base_stacks, pair.variant_stacks))
     return (
-        f"{pair.case}: {pair.variant} against {pair.base}, {_blocks(pair)},"
+        f"{pair.case}: {pair.variant} against {pair.base}, {count_of(pair.blocks, 'block')},"
         f" {samples_text(pair, stacks)}"
     )
 
@@ -249,10 +250,6 @@ def title(pair: ProfiledPair) -> str:
 def samples_text(pair: ProfiledPair, stacks: Folded) -> str:
     """Return the number of samples of some stacks of a pair, and how they were taken."""
     return f"{stacks.samples} samples of {pair.event} at {pair.frequency} Hz"
-
-
-def _blocks(pair: ProfiledPair) -> str:
-    return f"{pair.blocks} block{'' if pair.blocks == 1 else 's'}"
 
 
 def summary_lines(pair: ProfiledPair) -> Iterator[str]:

@@ -174,7 +174,7 @@ def _sentence(
     against = f" against {baselines[0]}" if baselines else ""
     checked = "" if all(row.checked for row in rows) else "; not all settings are checked"
     crashes = "".join(
-        f"; {name} failed in {failed[name]} trial{'' if failed[name] == 1 else 's'}"
+        f"; {name} failed in {count_of(failed[name], 'trial')}"
         for name in (*baselines[:1], variant)
         if failed.get(name)
     )

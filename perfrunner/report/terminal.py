@@ -147,9 +147,9 @@ def _more(report: Report) -> str:
     if report.explanations:
         hidden.append("changes of functions' CPU time")
     if accounted := len(report.comparison.accounts):
-        hidden.append(f"{accounted} account{'' if accounted == 1 else 's'} of the change")
+        hidden.append(f"{count_of(accounted, 'account')} of the change")
     if notes := len(report.notes) + len(report.minor_notes):
-        hidden.append(f"{notes} note{'' if notes == 1 else 's'}")
+        hidden.append(count_of(notes, "note"))
     return f"--verbose: {', '.join([*hidden, 'workloads, method'])}"
 
 
@@ -183,7 +183,7 @@ def _case(report: Report, case: Case, width: int, *, every: bool) -> Iterable[Re
         yield Text(f"\n{case}: no trial that counts", style="bold")
         return
     n = max((row.summary.n for rows in groups.values() for row in rows), default=0)
-    yield Text(f"\n{case} · {n} block{'' if n == 1 else 's'}", style="bold")
+    yield Text(f"\n{case} · {count_of(n, 'block')}", style="bold")
     yield from _tables(
         report, [_line(_name(rows[0]), rows, report) for rows in groups.values()], width
     )

@@ -8,7 +8,6 @@ it are stored.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import re
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
 from perfrunner.errors import StoreError, TrialError
+from perfrunner.paths import sha256_of
 
 if TYPE_CHECKING:
     from perfrunner.results.records import ExperimentData
@@ -82,7 +82,7 @@ class Contents:
 
     def _keep(self, path: Path) -> Content:
         content = _describe(path)
-        if self.has(content) and digest(self.path(content.sha256)) == content.sha256:
+        if self.has(content) and sha256_of(self.path(content.sha256)) == content.sha256:
             return content
         place = self.path(content.sha256)
         with path.open("rb") as source, _replacing(place) as target:
@@ -136,15 +136,6 @@ def write_whole(path: Path, content: bytes) -> Path:
     return path
 
 
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal. Raises OSError if the file cannot be read."""
-    sha256 = hashlib.sha256()
-    with path.open("rb") as source:
-        while chunk := source.read(CHUNK):
-            sha256.update(chunk)
-    return sha256.hexdigest()
-
-
 def in_use(directory: Path) -> bool:
     """Tell whether a run holds the lock of a results directory (experiment/outdir.py), or nobody can tell."""
     try:
@@ -173,7 +164,7 @@ def describe(directory: Path) -> Sequence[Content]:
 
 
 def _describe(path: Path) -> Content:
-    return Content(path.name, digest(path), path.stat().st_size)
+    return Content(path.name, sha256_of(path), path.stat().st_size)
 
 
 def sync_path(path: Path) -> None:
@@ -234,7 +225,7 @@ def raw_files(data: ExperimentData, raw_dir: str) -> Mapping[str, Path]:
     if contents and (data.directory is None or not raw_directory(data, raw_dir).is_dir()):
         paths = {name: Path(path) for name, path in contents.items()}
         for name, path in paths.items():
-            if digest(path) != path.name:
+            if sha256_of(path) != path.name:
                 raise TrialError(
                     f"{name} is damaged: the content of {path} does not match its name"
                 )
@@ -258,7 +249,7 @@ def verify_files(data: ExperimentData, recorded: Mapping[str, Mapping[str, str]]
             present = [path for path in places if path.is_file()]
             if not present:
                 missing.append(where)
-            elif digest(present[0]) == sha256:
+            elif sha256_of(present[0]) == sha256:
                 intact += 1
             else:
                 damaged.append(where)

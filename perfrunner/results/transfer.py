@@ -28,8 +28,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perfrunner import __version__
 from perfrunner.errors import PerfrunnerError, StoreError, TrialError, UsageError
+from perfrunner.paths import sha256_of
 from perfrunner.results import legacy
-from perfrunner.results.files import CHUNK, digest, new_file, raw_files, sync_path
+from perfrunner.results.files import CHUNK, new_file, raw_files, sync_path
 from perfrunner.results.records import (
     IMPORTED,
     BuildRecord,
@@ -156,7 +157,7 @@ def _files_of(
         for name, path in sorted(present.items()):
             if not path.is_file() or path.is_symlink():
                 continue
-            sha256 = digest(path)
+            sha256 = sha256_of(path)
             if digests.get(name, sha256) != sha256:
                 problems.append(f"{raw_dir}/{name}: damaged: it does not match its recorded digest")
                 continue

@@ -14,13 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from perfrunner.build import ninja
 from perfrunner.build.builder import build_variant
 from perfrunner.build.tools import Progress, silent
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts.container import Image, find_image
 from perfrunner.hosts.local import LocalTransport
-from perfrunner.paths import absolute_word, real_path
+from perfrunner.paths import absolute_word, real_path, sha256_of
 from perfrunner.servers.checkout import Checkout, check_out
 from perfrunner.servers.checks import (
     HERE,
@@ -146,7 +145,7 @@ def prepare(
     described |= {
         "preload": variant.allocator.preload,
         "library": None if library is None else str(library),
-        "library_sha256": None if library is None else sha256_of(library),
+        "library_sha256": None if library is None else _sha256_of(library),
     }
     return PreparedServer(
         program=program,
@@ -179,7 +178,7 @@ def _program(
                 "let server.build (ab: --build) make the program, or correct server.command (ab: --run)",
             )
         raise UsageError(f"variant {name}: server.command: {wrong}")
-    return path, sha256_of(path)
+    return path, _sha256_of(path)
 
 
 def _built_from(commit: Commit) -> dict[str, str]:
@@ -272,9 +271,9 @@ def content_of(described: Mapping[str, Any]) -> str:
     return hashlib.sha256(named.encode()).hexdigest()
 
 
-def sha256_of(path: Path) -> str:
+def _sha256_of(path: Path) -> str:
     """Return the sha256 of a file. Raises BuildError."""
     try:
-        return ninja.sha256_of(path)
+        return sha256_of(path)
     except OSError as error:
         raise BuildError(f"{path} cannot be read: {error.strerror}") from error

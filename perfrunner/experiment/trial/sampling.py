@@ -144,7 +144,6 @@ PERF_STOP_GRACE_S = 20.0  # perf has to write its data
 FIND_TIMEOUT_S = 20.0
 _POLL_S = 0.02
 _NAMING_TIMEOUT_S = 300.0
-_LOG_TAIL = 3
 # The log of perf if its process ends while it begins; sometimes it says nothing.
 _NO_PROCESS = "No such process"
 _EMPTY_LOG = "its log is empty"
@@ -332,6 +331,4 @@ def _read(host: Transport, path: str) -> str:
 
 
 def _tail(recording: _Recording, name: str) -> str:
-    log = f"{recording.directory}/{name}.log"
-    lines = recording.host.run(["tail", "-n", str(_LOG_TAIL), log], check=False).stdout
-    return " | ".join(line.strip() for line in lines.splitlines())[-400:]
+    return log_tail(recording.host, f"{recording.directory}/{name}.log")

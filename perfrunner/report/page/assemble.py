@@ -18,6 +18,7 @@ from perfrunner.report.page.chart_data import chart_data
 from perfrunner.report.page.tables import brief, explained_section, panels, tables
 from perfrunner.report.published import counts_text, published_texts, reference_facts
 from perfrunner.report.sentences import question
+from perfrunner.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -235,7 +236,7 @@ def workload_words(workload: Mapping[str, Any]) -> str:
         return ", ".join(f"{k} {v}" for k, v in flatten(settings).items())
     words += f"; {_count(workload.get('items'))} documents"
     connections = int(workload.get("threads") or 1) * int(workload.get("connections") or 1)
-    words += f", {connections} connection{'' if connections == 1 else 's'}"
+    words += f", {count_of(connections, 'connection')}"
     if workload.get("rate_limit"):
         words += f", at most {_count(workload['rate_limit'])} operations a second"
     return words
