@@ -13,16 +13,19 @@ from perfrunner.hosts.facts import Facts
 from perfrunner.hosts.host import Host, Swept, data_address, destination_of, open_host
 from perfrunner.hosts.local import LocalTransport
 from perfrunner.hosts.lock import HostInUse
-from perfrunner.hosts.process import ExitStatus, ProcessHandle, ProcessId, StopResult
-from perfrunner.hosts.registry import Process, RegistryEntry
-from perfrunner.hosts.ssh import SshTransport
-from perfrunner.hosts.transport import (
+from perfrunner.hosts.process import (
     CommandFailed,
     CommandTimeout,
     Completed,
+    ExitStatus,
     LinkLost,
-    Transport,
+    ProcessHandle,
+    ProcessId,
+    StopResult,
 )
+from perfrunner.hosts.registry import Process, RegistryEntry
+from perfrunner.hosts.ssh import SshTransport
+from perfrunner.hosts.transport import Transport
 
 __all__ = [
     "CommandFailed",

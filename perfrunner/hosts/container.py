@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from perfrunner.errors import UsageError
 from perfrunner.hosts import scripts
-from perfrunner.hosts.process import ExitStatus, ProcessHandle, StopResult
-from perfrunner.hosts.transport import CommandFailed, Transport
+from perfrunner.hosts.process import CommandFailed, ExitStatus, ProcessHandle, StopResult
+from perfrunner.hosts.transport import Transport
 
 PODMAN = "podman"
 # Where podman finds images and its settings; processes of a host do not inherit them.

@@ -17,7 +17,7 @@ from perfrunner.hosts.process import BASE_ENVIRONMENT
 from perfrunner.spec.units import cpu_list, cpu_numbers
 
 if TYPE_CHECKING:
-    from perfrunner.hosts.shell import ShellTransport
+    from perfrunner.hosts.transport import Transport
 
 Facts: TypeAlias = dict[str, object]
 NO_LIMIT = 2**62  # cgroups v1 express "no memory limit" by a number near 2**63
@@ -39,7 +39,7 @@ NETWORK_FILE_SYSTEMS = {
 _SERVER = re.compile(r"//|[^/]+:")
 
 
-def read_facts(transport: ShellTransport) -> Facts:
+def read_facts(transport: Transport) -> Facts:
     """Return the current facts of the transport's host."""
     done = transport.run(["sh", "-c", scripts.FACTS, "sh", transport.work_dir], check=False)
     return parse_facts(done.stdout)

@@ -18,15 +18,23 @@ from pathlib import Path
 from typing import IO
 
 from perfrunner.errors import HostError
-from perfrunner.hosts.process import BASE_ENVIRONMENT
-from perfrunner.hosts.shell import CHUNK, ShellTransport, Sink, supervised
-from perfrunner.hosts.transport import CommandTimeout, Raw
+from perfrunner.hosts import scripts
+from perfrunner.hosts.process import BASE_ENVIRONMENT, CommandTimeout, Raw
+from perfrunner.hosts.transport import CHUNK, Sink, Transport
 from perfrunner.paths import home
 
 _TERM_PATIENCE_S = 1.0
 
 
-class LocalTransport(ShellTransport):
+def supervised(argv: Sequence[str], *, fed: bool) -> list[str]:
+    """Wrap `argv` in a shell that ends it when our end of its standard input closes.
+
+    A command that is `fed` reads its standard input itself and ends by its own rules.
+    """
+    return ["sh", "-c", scripts.FED if fed else scripts.TIED, "sh", *argv]
+
+
+class LocalTransport(Transport):
     """A transport to this machine.
 
     Commands are children in a new session, so that a terminal's Ctrl-C reaches perfrunner only. They end when

@@ -14,8 +14,15 @@ from typing import Protocol
 
 from perfrunner.errors import HostError
 from perfrunner.hosts import scripts
-from perfrunner.hosts.process import NAME, ExitStatus, ProcessId, StopResult
-from perfrunner.hosts.transport import DEFAULT_TIMEOUT_S, CommandTimeout, Raw
+from perfrunner.hosts.process import (
+    DEFAULT_TIMEOUT_S,
+    NAME,
+    CommandTimeout,
+    ExitStatus,
+    ProcessId,
+    Raw,
+    StopResult,
+)
 
 _BOOT_ID = re.compile(r"[0-9a-f-]{36}")
 _KILL_ALLOWANCE_S = 10.0  # after the grace: KILL, the status, the lock

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -61,14 +62,14 @@ def login_command(program: str) -> str:
     return f'exec /usr/bin/env -i "HOME=$HOME" {fixed} /bin/sh -c {_DECODE} sh {" ".join(words)}'
 
 
-def marked_program(command_line: str, *, fed: bool) -> tuple[str, bytes]:
+def marked_program(argv: Sequence[str], *, fed: bool) -> tuple[str, bytes]:
     """Return a shell program that runs a command, and the mark that it prints first on both outputs.
 
     Unless it is `fed` by standard input, the command ends when that closes.
     """
     mark = secrets.token_hex(16)
     body = _program("fed.sh" if fed else "tied.sh")
-    program = f"{_CLOSE}\necho {mark}; echo {mark} >&2\nset -- {command_line}\n{body}"
+    program = f"{_CLOSE}\necho {mark}; echo {mark} >&2\nset -- {shlex.join(argv)}\n{body}"
     return program, f"{mark}\n".encode()
 
 

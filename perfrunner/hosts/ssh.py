@@ -1,8 +1,8 @@
 """Run commands on a host over SSH: one Fabric connection, one channel per command.
 
 Commands use the connection's channels directly and not Connection.run, which reads output in quadratic time, takes
-40 ms more and does not distinguish a lost link from a killed command. An argument list that is quoted once
-(shell.command_line) arrives as the same argument list, whatever the login shell is (perfrunner.hosts.scripts).
+40 ms more and does not distinguish a lost link from a killed command. An argument list arrives as the same argument
+list, whatever the login shell is (perfrunner.hosts.scripts).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, NoReturn
 from perfrunner.errors import HostError
 from perfrunner.hosts.hostkeys import ChangedKey, UnknownKey
 from perfrunner.hosts.openssh import Route
+from perfrunner.hosts.process import CommandTimeout, LinkLost, OutputBuffer, Raw
 from perfrunner.hosts.scripts import AfterMark, login_command, marked_program
-from perfrunner.hosts.shell import CHUNK, OutputBuffer, ShellTransport, Sink, command_line
-from perfrunner.hosts.transport import CommandTimeout, LinkLost, Raw
+from perfrunner.hosts.transport import CHUNK, Sink, Transport
 
 if TYPE_CHECKING:
     import paramiko
@@ -64,7 +64,7 @@ class Command:
     mark: bytes
 
 
-class SshTransport(ShellTransport):
+class SshTransport(Transport):
     """A transport over SSH. Connects at first use, and again after a lost link, so that a sweep can follow."""
 
     def __init__(self, name: str, route: Route) -> None:
@@ -250,7 +250,7 @@ class SshTransport(ShellTransport):
 
         if not self._channels.acquire(timeout=CHANNEL_WAIT_S):
             raise HostError(f"{self.peer}: {MAX_CHANNELS} commands are already running there")
-        program, mark = marked_program(command_line(argv), fed=fed)
+        program, mark = marked_program(argv, fed=fed)
         try:
             channel = self._open_channel()
             try:

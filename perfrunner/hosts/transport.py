@@ -1,79 +1,102 @@
-"""Define the interface to a host, which is this machine or one behind SSH.
+"""Run commands and processes on a host, which is this machine or one behind SSH, and exchange files with it.
 
-Commands are argument lists. They are quoted in one place (perfrunner.hosts.shell) and never by a caller. Paths are
-POSIX paths on the host; relative paths are relative to the host's work directory. Every method may raise HostError: the
-link is lost, the disk is full, or a tool is missing. Several threads may use a transport at the same time.
+A subclass implements `_execute`, which runs an argument list. Operations on files, processes and the process registry
+are shell programs (perfrunner.hosts.scripts) that are run through it.
 
-put_tree and get_tree carry a directory as one tar stream that the receiver can check for completeness. It holds
-`.sha256sums` (in the format of `sha256sum -c`) in addition to the files. The receiver checks this list against the
-sha256 that pack_tree returned, and the files against the list.
+Commands are argument lists, and no caller quotes them. Paths are POSIX paths on the host; relative paths are relative
+to the host's work directory. Every method may raise HostError: the link is lost, the disk is full, or a tool is
+missing. Several threads may use a transport at the same time.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import io
+import json
 import os
-import shutil
-import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import IO, Protocol
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from posixpath import join as posix_join
+from typing import IO
 
 from perfrunner.errors import HostError
-from perfrunner.hosts.process import ProcessHandle
+from perfrunner.hosts import scripts
+from perfrunner.hosts.packing import pack_tree, tree_digest, unpack_tree
+from perfrunner.hosts.process import (
+    DEFAULT_TIMEOUT_S,
+    NAME,
+    CommandFailed,
+    Completed,
+    OutputBuffer,
+    Raw,
+    with_environment,
+)
+from perfrunner.hosts.registry import Process, RegistryEntry
 
-DEFAULT_TIMEOUT_S = 60.0
+CHUNK = 1 << 18
+_TRANSFER_TIMEOUT_S = 600.0
 
-
-@dataclass(frozen=True)
-class Completed:
-    """A command that has ended. `exit` is a shell's exit status: 128 + n means that signal n ended the command."""
-
-    argv: tuple[str, ...]
-    exit: int
-    stdout: str
-    stderr: str
-
-
-@dataclass(frozen=True)
-class Raw:
-    """The result of a command, as bytes. `stdout` is empty when a sink received the output."""
-
-    exit: int
-    stdout: bytes
-    stderr: bytes
+Sink = Callable[[bytes], None]
 
 
-class CommandFailed(HostError):  # noqa: N818
-    """Raised when a checked command ends with a status other than 0."""
-
-    def __init__(self, host: str, completed: Completed, hint: str | None = None) -> None:
-        output = (completed.stderr.strip() or completed.stdout.strip())[-2000:]
-        message = f"{host}: {completed.argv[0]} ended with status {completed.exit}"
-        super().__init__(f"{message}: {output}" if output else message, hint)
-        self.completed = completed
-
-
-class CommandTimeout(HostError):  # noqa: N818
-    """Raised when a command does not end in time. It has been sent TERM, then KILL."""
-
-
-class LinkLost(HostError):  # noqa: N818
-    """Raised when the connection to the host is lost. Started processes keep running until `Host.sweep` stops them."""
-
-
-class Transport(Protocol):
+class Transport(ABC):
     """A connection to one host. `name` is the host's name in the cluster file; error messages start with it."""
 
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._work_dir: str | None = None
+
+    @abstractmethod
+    def _execute(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        source: Iterable[bytes] | None = None,
+        sink: Sink | None = None,
+    ) -> Raw:
+        """Run argv to its end. `source` is its standard input (default: empty).
+
+        Raises CommandTimeout or LinkLost. After any exception the command has been ended.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection. Started processes keep running."""
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        return self._name
 
     @property
     def work_dir(self) -> str:
         """Absolute path of the work directory, which open_host creates. Nothing outside it is ever removed."""
-        ...
+        if self._work_dir is None:
+            raise RuntimeError(f"{self._name}: the work directory is not open yet")
+        return self._work_dir
+
+    def open_work_dir(self, directory: str) -> None:
+        """Create the work directory and resolve its real path. Must be called once, before anything else."""
+        raw = self._script(scripts.OPEN_WORK_DIR, directory, check=False)
+        lines = raw.stdout.decode("utf-8", "surrogateescape").splitlines()
+        if raw.exit == scripts.NO_PROGRAMS:
+            raise HostError(
+                f"{self._name}: the host is without these programs:{lines[-1]}",
+                "install them there: the packages bash, coreutils, findutils, grep, sed, tar and util-linux",
+            )
+        if raw.exit != 0 or not lines:
+            reason = raw.stderr.decode(errors="replace").strip() or "it is not writable"
+            hint = "set another work_dir for the host in the cluster file, or free some disk space"
+            raise HostError(
+                f"{self._name}: cannot use the work directory {directory}: {reason}", hint
+            )
+        self._work_dir = lines[-1]
+
+    # --- commands ---
 
     def run(
         self,
@@ -90,7 +113,17 @@ class Transport(Protocol):
         environment (perfrunner.hosts.process); nothing else is inherited. With `check`, a status other than 0 raises
         CommandFailed. For megabytes of output, let the command write a file and fetch the file.
         """
-        ...
+        directory = self._path(cwd) if cwd is not None else None
+        raw = self._execute(with_environment(argv, env, directory), timeout=timeout)
+        done = Completed(
+            tuple(argv),
+            raw.exit,
+            raw.stdout.decode(errors="replace"),
+            raw.stderr.decode(errors="replace"),
+        )
+        if check and done.exit != 0:
+            raise CommandFailed(self._name, done)
+        return done
 
     def follow(
         self,
@@ -101,7 +134,50 @@ class Transport(Protocol):
         env: Mapping[str, str] | None = None,
     ) -> Completed:
         """Run a command as `run` without `check` does, and pass each line of its output to `on_line` as it arrives."""
-        ...
+        line = OutputBuffer(self._name)  # the line that has not ended yet
+
+        def take(chunk: bytes) -> None:
+            nonlocal line
+            first, *others = chunk.split(b"\n")
+            line.take(first)
+            for other in others:
+                on_line(line.whole().decode(errors="replace"))
+                line = OutputBuffer(self._name)
+                line.take(other)
+
+        raw = self._execute(with_environment(argv, env), timeout=timeout, sink=take)
+        if last := line.whole():
+            on_line(last.decode(errors="replace"))
+        return Completed(tuple(argv), raw.exit, "", raw.stderr.decode(errors="replace"))
+
+    def _script(
+        self,
+        script: str,
+        *arguments: str,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        check: bool = True,
+        source: Iterable[bytes] | None = None,
+        sink: Sink | None = None,
+    ) -> Raw:
+        raw = self._execute(
+            ["sh", "-c", script, "sh", *arguments], timeout=timeout, source=source, sink=sink
+        )
+        if check and raw.exit != 0:
+            reason = _reason(raw)
+            raise HostError(f"{self._name}: {reason}", _hint(reason))
+        return raw
+
+    def _path(self, path: str) -> str:
+        if "\0" in path or not path:
+            raise ValueError(f"not a path: {path!r}")
+        return posix_join(self.work_dir, path)
+
+    def variables(self, names: Sequence[str]) -> dict[str, str]:
+        """Return those of the variables that are set before `run` clears them: over SSH, that is HOME alone."""
+        printed = self._script(scripts.VARIABLES, *names).stdout.decode(errors="replace")
+        return dict(entry.partition("=")[::2] for entry in printed.split("\0") if entry)
+
+    # --- processes ---
 
     def start(
         self,
@@ -113,26 +189,92 @@ class Transport(Protocol):
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         run_id: str = "",
-    ) -> ProcessHandle:
+    ) -> Process:
         """Start a long-running process in a new session and record it in the host's process registry.
 
         `env` is as in `run`. `name` is unique among the host's running processes: a second start under the name of a
         running process raises HostError. The process outlives this connection and perfrunner; Host.sweep finds it.
         Output is appended to the logs.
         """
-        ...
+        if not NAME.fullmatch(name):
+            raise ValueError(f"not a name for a process: {name!r}")
+        entry = {
+            "name": name,
+            "run_id": run_id,
+            "argv": list(argv),
+            "started_at": time.time(),
+            "stderr": self._path(log_stderr),
+        }
+        raw = self._script(
+            scripts.START,
+            scripts.KEEPER,
+            scripts.PROGRAM,
+            self._path(f"registry/{name}"),
+            self._path(log_stdout),
+            self._path(log_stderr),
+            json.dumps(entry)[:-1],  # PROGRAM completes it with its own identity
+            *with_environment(argv, env, self._path(cwd) if cwd is not None else None),
+            check=False,
+        )
+        if raw.exit == scripts.IN_USE:
+            raise HostError(f"{self._name}: {_still_running(name, raw.stdout)}", _IN_USE_HINT)
+        if raw.exit != 0:
+            reason = _reason(raw)
+            raise HostError(f"{self._name}: cannot start {name}: {reason}", _hint(reason))
+        return Process(self, RegistryEntry.parse(raw.stdout.decode()))
 
-    def variables(self, names: Sequence[str]) -> dict[str, str]:
-        """Return those of the variables that are set before `run` clears them: over SSH, that is HOME alone."""
-        ...
+    def processes(self) -> list[Process]:
+        """Return every process of this host's process registry, including those of earlier runs."""
+        raw = self._script(scripts.LIST_REGISTRY, self._path("registry"))
+        try:
+            return [
+                Process(self, RegistryEntry.parse(line))
+                for line in raw.stdout.decode(errors="replace").splitlines()
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise HostError(
+                f"{self._name}: {self._path('registry')} has an entry that perfrunner did not write: {error}",
+                hint="inspect the directory and remove the entry by hand",
+            ) from error
+
+    def registry_script(
+        self, script: str, entry: RegistryEntry, *arguments: str, timeout: float
+    ) -> Raw:
+        """Run one of the programs that take a process identity as their first arguments (used by Process)."""
+        identity = (str(entry.id.pid), str(entry.id.start_time), entry.id.boot_id)
+        base = self._path(f"registry/{entry.name}")
+        return self._script(script, base, *identity, *arguments, timeout=timeout, check=False)
+
+    # --- files ---
 
     def put_bytes(self, data: bytes, remote: str, *, mode: int = 0o644) -> None:
         """Write a file: write to a temporary name, check the sha256, then rename it to `remote`."""
-        ...
+        self._put(iter([data]), remote, hashlib.sha256(data).hexdigest(), mode)
 
     def put_file(self, local: Path, remote: str) -> bool:
         """Copy a file and its mode, as put_bytes does; return False when the host already has it (same sha256)."""
-        ...
+        try:
+            mode = local.stat().st_mode & 0o777
+            with local.open("rb") as file:
+                digest = _sha256(file)
+                path = self._path(remote)
+                if self._script(scripts.HAS_FILE, path, digest, f"{mode:o}", check=False).exit == 0:
+                    return False
+                file.seek(0)
+                self._put(_chunks(file), remote, digest, mode)
+        except OSError as error:
+            raise HostError(f"cannot read {local}: {error.strerror}") from error
+        return True
+
+    def _put(self, source: Iterator[bytes], remote: str, digest: str, mode: int) -> None:
+        self._script(
+            scripts.PUT_FILE,
+            self._path(remote),
+            digest,
+            f"{mode:o}",
+            source=source,
+            timeout=_TRANSFER_TIMEOUT_S,
+        )
 
     def put_tree(self, local: Path, remote: str) -> bool:
         """Copy a directory as one stream, verify every file and rename the directory into place.
@@ -140,121 +282,127 @@ class Transport(Protocol):
         Returns False when the host already has it. An incomplete or altered directory at `remote` is replaced, never
         merged. In all cases the modification time of the directory becomes the time of this call.
         """
-        ...
+        path = self._path(remote)
+        with ThreadPoolExecutor(1) as pool:  # compute both digests at the same time
+            here = pool.submit(tree_digest, local)
+            there = self._script(scripts.HAS_TREE, path, check=False)
+            if there.exit == 0 and there.stdout.decode().strip() == here.result():
+                return False
+        with tempfile.TemporaryFile() as packed:
+            digest = pack_tree(local, packed)
+            packed.seek(0)
+            self._script(
+                scripts.PUT_TREE,
+                path,
+                digest,
+                source=_chunks(packed),
+                timeout=_TRANSFER_TIMEOUT_S,
+            )
+        return True
+
+    def artifacts(self) -> list[tuple[str, float, int]]:
+        """Return the build id, last use (seconds since 1970) and size in bytes of every artifact on the host."""
+        raw = self._script(
+            scripts.LIST_ARTIFACTS, self._path("artifacts"), timeout=_TRANSFER_TIMEOUT_S
+        )
+        rows = [line.split(" ", 2) for line in raw.stdout.decode(errors="replace").splitlines()]
+        return [(name, float(used), int(kib) * 1024) for used, kib, name in rows]
 
     def get_file(self, remote: str, local: Path) -> None:
         """Fetch the current contents of a file and check the sha256. `local` appears complete or not at all."""
-        ...
+        part = local.with_name(f"{local.name}.part.{os.getpid()}")
+        header, digest, size = bytearray(), hashlib.sha256(), 0
+        try:
+            with part.open("wb") as file:
+
+                def take(chunk: bytes) -> None:
+                    nonlocal size
+                    missing = scripts.GET_FILE_HEADER - len(header)
+                    header.extend(chunk[:missing])
+                    body = chunk[missing:] if missing > 0 else chunk
+                    size += file.write(body)
+                    digest.update(body)
+
+                self._script(
+                    scripts.GET_FILE, self._path(remote), sink=take, timeout=_TRANSFER_TIMEOUT_S
+                )
+            if header.decode().split() != [digest.hexdigest(), str(size)]:
+                raise HostError(
+                    f"{self._name}: {remote} changed or was truncated while it was fetched"
+                )
+            part.replace(local)
+        except OSError as error:
+            raise HostError(f"cannot write {local}: {error.strerror}") from error
+        finally:
+            part.unlink(missing_ok=True)
 
     def get_tree(self, remote: str, local: Path) -> None:
         """Fetch a directory of plain files into `local`, an empty directory. The caller verifies the contents."""
-        ...
+        try:
+            with tempfile.TemporaryFile(dir=local.parent) as packed:
+
+                def take(chunk: bytes) -> None:
+                    packed.write(chunk)
+
+                self._script(
+                    scripts.GET_TREE, self._path(remote), sink=take, timeout=_TRANSFER_TIMEOUT_S
+                )
+                packed.seek(0)
+                unpack_tree(packed, local)
+        except OSError as error:
+            hint = "free some disk space here" if error.errno == errno.ENOSPC else None
+            raise HostError(f"cannot write {local}: {error.strerror or error}", hint) from error
 
     def read_text(self, path: str) -> str:
         """Return the text of a small file (also of /proc and /sys), decoded as UTF-8."""
-        ...
+        raw = self._execute(["cat", "--", self._path(path)], timeout=DEFAULT_TIMEOUT_S)
+        if raw.exit != 0:
+            raise HostError(f"{self._name}: {raw.stderr.decode(errors='replace').strip()}")
+        return raw.stdout.decode(errors="replace")
 
     def exists(self, path: str) -> bool:
         """Tell whether a file or directory exists."""
-        ...
+        return self._execute(["test", "-e", self._path(path)], timeout=DEFAULT_TIMEOUT_S).exit == 0
 
     def makedirs(self, path: str) -> None:
         """Create a directory and its parents."""
-        ...
+        self.run(["mkdir", "-p", "--", self._path(path)])
 
     def remove_tree(self, path: str) -> None:
         """Remove a file or directory below the work directory, if it exists; raise HostError for other paths."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection. Started processes keep running."""
-        ...
+        self._script(
+            scripts.REMOVE_TREE, self.work_dir, self._path(path), timeout=_TRANSFER_TIMEOUT_S
+        )
 
 
-SUMS = ".sha256sums"
+_IN_USE_HINT = "`perfrunner run --resume` stops processes that an interrupted run left behind"
 
 
-def pack_tree(directory: Path, out: IO[bytes]) -> str:
-    """Write the stream to `out` and return the sha256 of its list of sums.
+def _reason(raw: Raw) -> str:
+    """Return why a command failed: its standard error, or its status."""
+    return raw.stderr.decode(errors="replace").strip()[-2000:] or f"status {raw.exit}"
 
-    The same files give the same list on every machine.
-    """
+
+def _hint(reason: str) -> str | None:
+    is_full = "No space left" in reason or "quota exceeded" in reason
+    return "free some disk space on the host" if is_full else None
+
+
+def _still_running(name: str, registry: bytes) -> str:
     try:
-        return _pack(directory, out)
-    except OSError as error:
-        raise _unreadable(directory, error) from error
+        entry = RegistryEntry.parse(registry.decode())
+    except (ValueError, KeyError, TypeError):
+        return f"a process of {name} is still running"
+    return f"{name} (pid {entry.id.pid}, run {entry.run_id or 'unknown'}) is still running"
 
 
-def tree_digest(directory: Path) -> str:
-    """Return the value that pack_tree would return, without packing."""
-    try:
-        sums = [_sum(p.read_bytes(), name) for p, name in _entries(directory) if _is_plain(p)]
-    except OSError as error:
-        raise _unreadable(directory, error) from error
-    return hashlib.sha256(os.fsencode("".join(sums))).hexdigest()
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK):
+        yield chunk
 
 
-def _entries(directory: Path) -> Iterator[tuple[Path, str]]:
-    for path in sorted(directory.rglob("*")):
-        name = path.relative_to(directory).as_posix()
-        if "\n" in name or "\\" in name:
-            raise HostError(f"{directory}: {name!r} is not a valid file name in an artifact")
-        if name != SUMS:
-            yield path, name
-
-
-def _is_plain(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
-
-
-def _sum(data: bytes, name: str) -> str:
-    """Return a line in the format of `sha256sum -c`."""
-    return f"{hashlib.sha256(data).hexdigest()}  {name}\n"
-
-
-def _unreadable(directory: Path, error: OSError) -> HostError:
-    return HostError(f"cannot read {directory}: {error.strerror or error}")
-
-
-def _pack(directory: Path, out: IO[bytes]) -> str:
-    sums: list[str] = []
-    with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as tar:
-        for path, name in _entries(directory):
-            info = tar.gettarinfo(path, arcname=name)
-            info.uid = info.gid = 0
-            info.uname = info.gname = ""
-            if not _is_plain(path):
-                tar.addfile(info)
-                continue
-            data = path.read_bytes()  # read once, so that the sum is of the data that is sent
-            info.size = len(data)
-            sums.append(_sum(data, name))
-            tar.addfile(info, io.BytesIO(data))
-        listing = os.fsencode("".join(sums))
-        info = tarfile.TarInfo(SUMS)
-        info.size = len(listing)
-        tar.addfile(info, io.BytesIO(listing))
-    return hashlib.sha256(listing).hexdigest()
-
-
-def unpack_tree(packed: IO[bytes], directory: Path) -> None:
-    """Unpack files and directories with their modes, and nothing outside `directory`. Raises HostError or OSError."""
-    try:
-        with tarfile.open(fileobj=packed, mode="r|") as tar:
-            for member in tar:
-                name = PurePosixPath(member.name)
-                if name.is_absolute() or ".." in name.parts:
-                    raise HostError(f"{member.name!r} is not a valid file name in an artifact")
-                target = directory / name
-                if member.isdir():
-                    target.mkdir(parents=True, exist_ok=True)
-                    continue
-                content = tar.extractfile(member) if member.isreg() else None
-                if content is None:
-                    raise HostError(f"{member.name!r} is neither a file nor a directory")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with target.open("xb") as file:
-                    shutil.copyfileobj(content, file)
-                target.chmod(member.mode & 0o777)
-    except tarfile.TarError as error:
-        raise HostError(f"the received archive is incomplete or damaged: {error}") from error
+def _sha256(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    for chunk in _chunks(file):
+        digest.update(chunk)
+    return digest.hexdigest()

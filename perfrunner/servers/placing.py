@@ -19,7 +19,8 @@ from perfrunner.build.artifact import needed
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts import Host
 from perfrunner.hosts.container import find_image
-from perfrunner.hosts.transport import Transport, tree_digest
+from perfrunner.hosts.packing import tree_digest
+from perfrunner.hosts.transport import Transport
 from perfrunner.paths import absolute_word, with_home
 from perfrunner.servers.checkout import DIRECTORY
 from perfrunner.servers.checks import own_allocator_text

@@ -20,8 +20,7 @@ from perfrunner.experiment.trial.placement import ClientPlacement, client_failur
 from perfrunner.experiment.trial.sampling import Profiler, sample_once, start_sampling
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.experiment.trial.vbucket_map import bracketed
-from perfrunner.hosts.process import ProcessHandle
-from perfrunner.hosts.transport import CommandTimeout
+from perfrunner.hosts.process import CommandTimeout, ProcessHandle
 from perfrunner.measure.client import ClientReport, merge_reports, parse_report
 from perfrunner.measure.instructions import (
     CountedEngine,

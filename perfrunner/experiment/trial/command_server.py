@@ -25,8 +25,8 @@ from perfrunner.experiment.trial.server import (
 )
 from perfrunner.experiment.trial.vbucket_map import bracketed
 from perfrunner.hosts.container import Container, Image, container_name, run_words
-from perfrunner.hosts.process import ExitStatus, ProcessHandle
-from perfrunner.hosts.transport import Completed, Transport
+from perfrunner.hosts.process import Completed, ExitStatus, ProcessHandle
+from perfrunner.hosts.transport import Transport
 from perfrunner.measure.memory import numbers
 from perfrunner.servers.adapter import HAS_NO_PASSWORD, REFUSES_PASSWORD, Adapter
 from perfrunner.servers.preload import check_maps

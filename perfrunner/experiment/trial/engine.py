@@ -15,7 +15,8 @@ from perfrunner.experiment.trial.placement import USER, CredentialFiles, local_a
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.server import ServerProcess, ServerSetup, count_oom_kills
 from perfrunner.experiment.trial.vbucket_map import bracketed
-from perfrunner.hosts.transport import Completed, Transport
+from perfrunner.hosts.process import Completed
+from perfrunner.hosts.transport import Transport
 from perfrunner.measure.memory import numbers
 
 READY_POLL_S = 0.05

@@ -27,7 +27,8 @@ from perfrunner.domain import STABLE_FACTS, TrialKey, TrialStatus
 from perfrunner.errors import HostError, PerfrunnerError, TrialError
 from perfrunner.experiment.outdir import disk_fails
 from perfrunner.experiment.trial.placement import TrialResult, fresh_directory, trial_name
-from perfrunner.hosts.transport import LinkLost, Transport
+from perfrunner.hosts.process import LinkLost
+from perfrunner.hosts.transport import Transport
 from perfrunner.measure.turns import WAITS_FACT, failed_variant
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured

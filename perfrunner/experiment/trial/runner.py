@@ -42,7 +42,7 @@ from perfrunner.experiment.trial.placement import (
 )
 from perfrunner.experiment.trial.setup import OpenTrial, TrialSetup
 from perfrunner.experiment.trial.tool import ToolGroupBench
-from perfrunner.hosts.transport import LinkLost
+from perfrunner.hosts.process import LinkLost
 from perfrunner.spec.workloads import ToolWorkload
 from perfrunner.workloads.bench import Measured, Share
 from perfrunner.workloads.metrics import client_facts

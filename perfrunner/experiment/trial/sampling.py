@@ -20,8 +20,8 @@ from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.outcome import try_each
 from perfrunner.experiment.trial.placement import log_tail, pinned
 from perfrunner.experiment.trial.server import ServerError, ServerProcess, error_text
-from perfrunner.hosts.process import ExitStatus, ProcessHandle
-from perfrunner.hosts.transport import CommandTimeout, LinkLost, Transport
+from perfrunner.hosts.process import CommandTimeout, ExitStatus, LinkLost, ProcessHandle
+from perfrunner.hosts.transport import Transport
 from perfrunner.measure.cpu_profile import (
     FREQUENCY,
     Folded,

@@ -16,8 +16,8 @@ from typing import ClassVar
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.placement import CredentialFiles, log_tail, pinned
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
-from perfrunner.hosts.process import ExitStatus, ProcessHandle, StopResult
-from perfrunner.hosts.transport import Completed, Transport
+from perfrunner.hosts.process import Completed, ExitStatus, ProcessHandle, StopResult
+from perfrunner.hosts.transport import Transport
 
 STOP_GRACE_S = 60.0  # minimum: a clean stop persists all queued documents, perhaps millions
 ORPHAN_GRACE_S, ORPHAN_POLL_S = 5.0, 0.05

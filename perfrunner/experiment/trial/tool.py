@@ -14,8 +14,8 @@ from perfrunner.experiment.trial.outcome import attribute_by_report, attributed_
 from perfrunner.experiment.trial.placement import log_tail
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.sampling import Profiler, find_child
-from perfrunner.hosts.process import ProcessHandle, whole_environment
-from perfrunner.hosts.transport import CommandTimeout, Transport
+from perfrunner.hosts.process import CommandTimeout, ProcessHandle, whole_environment
+from perfrunner.hosts.transport import Transport
 from perfrunner.measure.microbench import Conducted, parse_conducted
 from perfrunner.spec.units import ANY, AUTO, cpu_numbers
 from perfrunner.spec.variant import Variant

@@ -23,8 +23,7 @@ from perfrunner.hosts import (
     scripts,
     shell,
 )
-from perfrunner.hosts.process import BASE_ENVIRONMENT
-from perfrunner.hosts.transport import Raw
+from perfrunner.hosts.process import BASE_ENVIRONMENT, Raw
 from perfrunner.spec.units import cpu_numbers
 
 pytestmark = pytest.mark.integration

@@ -11,8 +11,7 @@ import pytest
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.engine import Engine
 from perfrunner.experiment.trial.server import STOP_GRACE_S
-from perfrunner.hosts.process import ExitStatus, StopResult
-from perfrunner.hosts.transport import Completed
+from perfrunner.hosts.process import Completed, ExitStatus, StopResult
 
 
 def engine(*, killed: bool = False) -> Engine:

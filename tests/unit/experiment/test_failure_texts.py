@@ -12,8 +12,7 @@ from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.outcome import attribute_by_report
 from perfrunner.experiment.trial.sampling import NodesSampling, Sampler
 from perfrunner.experiment.trial.server import ServerError
-from perfrunner.hosts.process import ExitStatus
-from perfrunner.hosts.transport import Completed
+from perfrunner.hosts.process import Completed, ExitStatus
 
 
 class Host:

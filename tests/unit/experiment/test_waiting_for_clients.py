@@ -14,8 +14,7 @@ from perfrunner.experiment.trial.bench import Bench, Started
 from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.placement import ClientPlacement, CredentialFiles
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
-from perfrunner.hosts.process import ExitStatus, StopResult
-from perfrunner.hosts.transport import CommandTimeout, Completed
+from perfrunner.hosts.process import CommandTimeout, Completed, ExitStatus, StopResult
 from perfrunner.workloads.bench import Share
 
 

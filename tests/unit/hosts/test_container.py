@@ -10,7 +10,7 @@ import pytest
 from perfrunner.errors import UsageError
 from perfrunner.hosts import container, process
 from perfrunner.hosts.local import LocalTransport
-from perfrunner.hosts.transport import CommandFailed, Completed
+from perfrunner.hosts.process import CommandFailed, Completed
 
 HERE = LocalTransport("here")
 FAKE = """\

@@ -10,23 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfrunner.hosts import ExitStatus
-from perfrunner.hosts.process import BASE_ENVIRONMENT, foreign_variables
-from perfrunner.hosts.shell import command_line, with_environment
+from perfrunner.hosts.process import BASE_ENVIRONMENT, foreign_variables, with_environment
+from perfrunner.hosts.scripts import marked_program
 
 WORD = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=20)
 
 
 @given(st.lists(WORD, min_size=1, max_size=5))
 def test_a_shell_sees_the_same_arguments(words: list[str]) -> None:
-    line = command_line(["printf", "%s\\0", *words])
-    done = subprocess.run(["sh", "-c", line], capture_output=True, check=True)
-    assert done.stdout == b"".join(word.encode() + b"\0" for word in words)
+    program, mark = marked_program(["printf", "%s\\0", *words], fed=True)
+    done = subprocess.run(["sh", "-c", program], capture_output=True, check=True)
+    assert done.stdout == mark + b"".join(word.encode() + b"\0" for word in words)
 
 
 @given(st.dictionaries(st.from_regex(r"PERF_[A-Z0-9_]{1,8}", fullmatch=True), WORD, max_size=3))
 def test_a_program_sees_the_same_environment(env: dict[str, str]) -> None:
     argv = with_environment(["env", "-0"], env)
-    done = subprocess.run(["sh", "-c", command_line(argv)], capture_output=True, check=True)
+    done = subprocess.run(argv, capture_output=True, check=True)
     seen = dict(entry.split(b"=", 1) for entry in done.stdout.split(b"\0") if entry)
     assert {key: seen[key.encode()].decode() for key in env} == env
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.errors import HostError
-from perfrunner.hosts.transport import pack_tree, tree_digest, unpack_tree
+from perfrunner.hosts.packing import pack_tree, tree_digest, unpack_tree
 
 
 def archive(name: str, kind: bytes = tarfile.REGTYPE) -> io.BytesIO:
