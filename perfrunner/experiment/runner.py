@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import perfrunner
-from perfrunner.analysis.noise import FLOORS_FACT, known_noise_floor
 from perfrunner.build.place import Builder, open_builder
 from perfrunner.domain import BlockCase, Case, Member, TrialKey
 from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, HostError, PerfrunnerError
@@ -55,8 +54,10 @@ from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.hosts import LinkLost
 from perfrunner.results import BuildRecord, ExperimentRecord, ExperimentState
 from perfrunner.results.database import waiting
-from perfrunner.sources.resolve import Sources
 from perfrunner.spec.model import Spec
+
+if TYPE_CHECKING:
+    from perfrunner.sources.resolve import Sources
 
 STOP_GRACE_S = 5.0
 LEFT_OUT = "excluded from the group: the variant failed more than once and never succeeded"
@@ -196,6 +197,9 @@ class ExperimentRunner:
         self.facts = description.facts
         if GROUPINGS_FACT not in self.facts:
             self._fit_into_memory(hosts)
+        # Imported late: it compares earlier runs, which no trial needs.
+        from perfrunner.analysis.noise import FLOORS_FACT, known_noise_floor
+
         self.facts[GROUPINGS_FACT] = record_groupings(self.groupings)
         self.facts[FLOORS_FACT] = waiting(
             lambda: known_noise_floor(self.context.store, self.spec, hosts.facts)

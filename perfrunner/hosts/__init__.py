@@ -24,7 +24,6 @@ from perfrunner.hosts.process import (
     StopResult,
 )
 from perfrunner.hosts.registry import Process, RegistryEntry
-from perfrunner.hosts.ssh import SshTransport
 from perfrunner.hosts.transport import Transport
 
 __all__ = [
@@ -41,7 +40,6 @@ __all__ = [
     "ProcessHandle",
     "ProcessId",
     "RegistryEntry",
-    "SshTransport",
     "StopResult",
     "Swept",
     "Transport",

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from perfrunner.errors import HostError, require_ssh
 from perfrunner.hosts.container import remove
@@ -16,9 +16,11 @@ from perfrunner.hosts.lock import HostLock, lock_host
 from perfrunner.hosts.openssh import Destination, resolve
 from perfrunner.hosts.process import StopResult
 from perfrunner.hosts.registry import Process
-from perfrunner.hosts.ssh import SshTransport
 from perfrunner.paths import with_home
 from perfrunner.spec.cluster import HostSpec
+
+if TYPE_CHECKING:
+    from perfrunner.hosts.ssh import SshTransport
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,6 +196,8 @@ def open_host(
         require_ssh()
         if spec.key is not None and not with_home(spec.key).exists():
             raise HostError(f"{name or spec.address}: no such key file: {spec.key}")
+        from perfrunner.hosts.ssh import SshTransport  # a run on this machine needs no SSH
+
         link = SshTransport(name or spec.address, resolve(destination_of(spec)))
     try:
         link.open_work_dir(spec.work_dir)

@@ -20,12 +20,14 @@ import re
 import socket
 import time
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from perfrunner.errors import IN_USE, HostError, harmless
 from perfrunner.hosts import scripts
 from perfrunner.hosts.local import LocalTransport
-from perfrunner.hosts.ssh import SshTransport
+
+if TYPE_CHECKING:
+    from perfrunner.hosts.ssh import SshTransport
 
 LOCK_FILE = "host.lock"
 MACHINE = "/var/tmp"

@@ -37,7 +37,6 @@ from perfrunner.experiment.trial.placement import Deployed, Placement
 from perfrunner.hosts.transport import Transport
 from perfrunner.servers.prepare import PreparedServer, prepare
 from perfrunner.sources.model import ResolvedSource, as_record
-from perfrunner.sources.resolve import Sources
 from perfrunner.spec.allocator import SYSTEM, AllocatorSpec
 from perfrunner.spec.model import Spec
 from perfrunner.spec.variant import Variant
@@ -46,6 +45,7 @@ from perfrunner.spec.workloads import ToolWorkload
 if TYPE_CHECKING:
     from perfrunner.experiment.preflight.hosts import RunHosts
     from perfrunner.results import BuildRecord
+    from perfrunner.sources.resolve import Sources
 
 
 LOAD_TOOLS = ("append", "kvctl", "pillowfight", "consistency_checker")

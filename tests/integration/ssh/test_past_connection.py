@@ -13,7 +13,8 @@ import pytest
 from sshd import Sshd
 
 from perfrunner.errors import HostError
-from perfrunner.hosts import CommandTimeout, Host, HostInUse, LinkLost, SshTransport, open_host
+from perfrunner.hosts import CommandTimeout, Host, HostInUse, LinkLost, open_host
+from perfrunner.hosts.ssh import SshTransport
 from tests.support import waiting
 
 pytestmark = pytest.mark.integration

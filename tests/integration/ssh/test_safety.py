@@ -16,7 +16,7 @@ from sshd import Sshd
 
 from perfrunner.errors import IN_USE, HostError
 from perfrunner.experiment.preflight.doctor import examine
-from perfrunner.hosts import CommandFailed, Host, HostInUse, open_host, shell
+from perfrunner.hosts import CommandFailed, Host, HostInUse, open_host, process
 from perfrunner.hosts.process import ProcessId
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
 
@@ -55,7 +55,7 @@ def test_a_link_in_its_place_is_not_followed(opening, tmp_path: Path) -> None:
 def test_a_host_that_never_stops_talking_does_not_fill_our_memory(
     ssh_host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell, "MOST_OUTPUT", 1_000_000)
+    monkeypatch.setattr(process, "MOST_OUTPUT", 1_000_000)
     transport = ssh_host.transport
     assert len(transport.run(["head", "-c", "1000000", "/dev/zero"]).stdout) == 1_000_000
     for talk in ("yes", "yes >&2"):
