@@ -17,8 +17,7 @@ import paramiko
 from fabric.runners import Remote
 
 from perfrunner.errors import HostError
-from perfrunner.hosts.certificates import RSA_SIGNATURES, SUFFIX
-from perfrunner.hosts.hostkeys import KnownHosts
+from perfrunner.hosts.hostkeys import RSA_SIGNATURES, SUFFIX, KnownHosts
 from perfrunner.hosts.identities import OpenSshLogin, SlowLogin
 from perfrunner.hosts.local import end_group
 from perfrunner.hosts.openssh import Proxy, Route

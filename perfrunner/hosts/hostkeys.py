@@ -2,8 +2,8 @@
 
 OpenSSH itself matches the names: wildcards, negations, hashes, markers and blanks are its business (sshd(8),
 SSH_KNOWN_HOSTS FILE FORMAT). The decision on what it finds is ours: one of the host's keys must be the server's, or one
-of its authorities must have signed the server's certificate (certificates.py). A @revoked key is refused before the
-login, and a cut line is skipped with a warning.
+of its authorities must have signed the server's certificate (OpenSSH's PROTOCOL.certkeys). A @revoked key is refused
+before the login, and a cut line is skipped with a warning.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import paramiko
+from paramiko.message import Message
+from paramiko.pkey import UnknownKeyType
 
 from perfrunner.errors import HostError
 from perfrunner.hosts.openssh import HostKeys
-
-if TYPE_CHECKING:
-    from perfrunner.hosts.certificates import HostCertificate
 
 REVOKED, AUTHORITY = "@revoked", "@cert-authority"
 COMMAND = "KnownHostsCommand"
@@ -175,8 +175,6 @@ class KnownHosts:
 
 def _read(named: str, certificate: bytes) -> HostCertificate | None:
     """Return the certificate that a host has shown, if any. Raises HostError for a damaged one."""
-    from perfrunner.hosts.certificates import HostCertificate
-
     try:
         return HostCertificate.read(certificate) if certificate else None
     except ValueError as error:
@@ -184,8 +182,6 @@ def _read(named: str, certificate: bytes) -> HostCertificate | None:
 
 
 def _plain(public: bytes) -> bytes:
-    from perfrunner.hosts.certificates import SUFFIX, plain_key
-
     return plain_key(public) if type_of(public).endswith(SUFFIX) else public
 
 
@@ -313,3 +309,101 @@ def _add(path: Path, name: str, key_type: str, blob: bytes) -> None:
         begun = "\n" if file.read(1) not in (b"", b"\n") else ""
         encoded = base64.b64encode(blob).decode()
         file.write(f"{begun}{name} {key_type} {encoded}\n".encode())
+
+
+SUFFIX = "-cert-v01@openssh.com"  # of the key type
+RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
+_HOST = 2  # the type of a certificate that is not a user's
+# Fields of a public key after its type.
+_KEY_FIELDS = {
+    "ssh-rsa": 2, "ssh-ed25519": 1, "ecdsa-sha2-nistp256": 2, "ecdsa-sha2-nistp384": 2,
+    "ecdsa-sha2-nistp521": 2, "sk-ssh-ed25519": 2, "sk-ecdsa-sha2-nistp256": 3,
+}  # fmt: skip
+
+
+def plain_key(certificate: bytes) -> bytes:
+    """Return the public key that a certificate certifies. Raises ValueError if it is no certificate."""
+    return _key_in(Message(certificate))
+
+
+def _text(message: Message) -> str:
+    """Read a text, which may not be UTF-8."""
+    return message.get_binary().decode("utf-8", "replace")
+
+
+def _key_in(message: Message) -> bytes:
+    """Read a certificate up to the end of its public key, and return that key. Raises ValueError."""
+    name = message.get_text()
+    base = name.removesuffix(SUFFIX)
+    if base == name or base not in _KEY_FIELDS:
+        raise ValueError(f"not a certificate: {name}")
+    message.get_binary()  # nonce
+    key = Message()
+    key.add_string(f"{base}@openssh.com" if base.startswith("sk-") else base)
+    for _ in range(_KEY_FIELDS[base]):
+        key.add_string(message.get_binary())
+    return key.asbytes()
+
+
+@dataclass(frozen=True)
+class HostCertificate:
+    """A certificate that a host has shown. It proves nothing before `problem` has checked it.
+
+    authority: the public key that claims to have signed it. names: the hosts that it is for; without names, all hosts.
+    valid: its first second, and the second after its last. critical: options that a client must understand.
+    """
+
+    authority: bytes
+    kind: int
+    names: tuple[str, ...]
+    valid: tuple[int, int]
+    critical: bytes
+    signed: bytes
+    signature: bytes
+
+    @classmethod
+    def read(cls, blob: bytes) -> HostCertificate:
+        """Read a certificate. Raises ValueError if it is none."""
+        message = Message(blob)
+        _key_in(message)
+        message.get_int64()  # serial number
+        kind = message.get_int()
+        message.get_binary()  # its name
+        listed, names = message.get_binary(), []
+        within = Message(listed)
+        while within.packet.tell() < len(listed):
+            names.append(_text(within))
+        valid = message.get_int64(), message.get_int64()
+        critical = message.get_binary()
+        message.get_binary()  # extensions
+        message.get_binary()  # reserved
+        authority = message.get_binary()
+        signed = message.get_so_far()
+        return cls(authority, kind, tuple(names), valid, critical, signed, message.get_binary())
+
+    def problem(self, name: str, algorithms: Collection[str], now: float) -> str:
+        """Return what is wrong with the certificate, such as "has expired"; empty if it proves that the host is `name`.
+
+        `algorithms` are those that CASignatureAlgorithms allows.
+        """
+        first, end = self.valid
+        algorithm = _text(Message(self.signature))
+        for wrong, text in (
+            (self.kind != _HOST, "is not one of a host"),
+            (now < first, "is not valid yet"),
+            (now >= end, "has expired"),
+            (bool(self.names) and name not in self.names, f"is not for {name}"),
+            (bool(self.critical), "has critical options"),
+            (
+                algorithm not in algorithms,
+                f"is signed with {algorithm}, which CASignatureAlgorithms excludes",
+            ),
+        ):
+            if wrong:
+                return text
+        try:
+            key = paramiko.PKey.from_type_string(_text(Message(self.authority)), self.authority)
+            verified = key.verify_ssh_sig(self.signed, Message(self.signature))
+        except (ValueError, paramiko.SSHException, UnknownKeyType):
+            verified = False
+        return "" if verified else "has a wrong signature"

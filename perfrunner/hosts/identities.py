@@ -27,8 +27,7 @@ from paramiko.common import MSG_USERAUTH_PK_OK, cMSG_USERAUTH_REQUEST
 from paramiko.message import Message
 from paramiko.pkey import PublicBlob, UnknownKeyType
 
-from perfrunner.hosts.certificates import RSA_SIGNATURES, SUFFIX, plain_key
-from perfrunner.hosts.hostkeys import type_of
+from perfrunner.hosts.hostkeys import RSA_SIGNATURES, SUFFIX, plain_key, type_of
 from perfrunner.hosts.openssh import Identities
 
 if TYPE_CHECKING:

@@ -15,19 +15,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
+
+import paramiko
 
 from perfrunner.errors import HostError
+from perfrunner.hosts.connection import LOGIN_TIMEOUT_S, Heartbeat, HostConnection, ProxyFailed
 from perfrunner.hosts.hostkeys import ChangedKey, UnknownKey
+from perfrunner.hosts.identities import LoginRefused, SlowLogin
 from perfrunner.hosts.openssh import Route
 from perfrunner.hosts.process import CommandTimeout, LinkLost, OutputBuffer, Raw
 from perfrunner.hosts.scripts import AfterMark, login_command, marked_program
 from perfrunner.hosts.transport import CHUNK, Sink, Transport
-
-if TYPE_CHECKING:
-    import paramiko
-
-    from perfrunner.hosts.connection import Heartbeat, HostConnection
 
 MAX_CHANNELS = 8  # a stock sshd refuses the 11th
 CHANNEL_WAIT_S = 60.0
@@ -69,9 +68,7 @@ class SshTransport(Transport):
 
     def __init__(self, name: str, route: Route) -> None:
         super().__init__(name)
-        from perfrunner.hosts.connection import HostConnection
-
-        self._connection: HostConnection = HostConnection(route)
+        self._connection = HostConnection(route)
         self._route = route
         self._heartbeat: Heartbeat | None = None
         self._gone: tuple[float, HostError] | None = None  # until when (monotonic), and why
@@ -98,8 +95,6 @@ class SshTransport(Transport):
             return transport
 
     def _connect(self) -> None:
-        import paramiko
-
         link = self._connection
         for attempt in range(1, _CONNECT_TRIES + 1):
             began = time.monotonic()
@@ -148,11 +143,6 @@ class SshTransport(Transport):
         return HostError(f"{self.peer}: the host key is {error.message}", hint)
 
     def _explain(self, error: Exception) -> NoReturn:
-        import paramiko
-
-        from perfrunner.hosts.connection import LOGIN_TIMEOUT_S, ProxyFailed
-        from perfrunner.hosts.identities import LoginRefused, SlowLogin
-
         text = str(error) or type(error).__name__
         if text == "No existing session":  # how Paramiko puts it
             text = _NO_ANSWER
@@ -246,8 +236,6 @@ class SshTransport(Transport):
     @contextlib.contextmanager
     def channel(self, argv: Sequence[str], *, fed: bool) -> Iterator[Command]:
         """Open a channel on which `argv` runs. Leaving the context ends a command that is not `fed`."""
-        import paramiko
-
         if not self._channels.acquire(timeout=CHANNEL_WAIT_S):
             raise HostError(f"{self.peer}: {MAX_CHANNELS} commands are already running there")
         program, mark = marked_program(argv, fed=fed)
@@ -267,8 +255,6 @@ class SshTransport(Transport):
             self._channels.release()
 
     def _open_channel(self) -> paramiko.Channel:
-        import paramiko
-
         patience = time.monotonic() + CHANNEL_TIMEOUT_S
         while True:
             transport = self._connected()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.hosts.certificates import HostCertificate, plain_key
+from perfrunner.hosts.hostkeys import HostCertificate, plain_key
 
 ALLOWED = ("ssh-ed25519", "ecdsa-sha2-nistp256", "rsa-sha2-512", "rsa-sha2-256")
 HOUR_S = 3600
