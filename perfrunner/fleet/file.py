@@ -18,10 +18,9 @@ from perfrunner.spec.base import ListAsTuple, Piece, PlainName
 from perfrunner.spec.cluster import ClusterSpec
 from perfrunner.spec.document import Node, Problems, load_document, plain
 from perfrunner.spec.includes import shown
-from perfrunner.spec.loader import load_cluster
+from perfrunner.spec.loader import load_cluster, note_errors
 from perfrunner.spec.small import LOCAL
 from perfrunner.spec.suggest import expected_name, nearest
-from perfrunner.spec.validate import note_errors
 
 Priority = Annotated[int, Field(ge=1, le=1_000_000)]
 NORMAL_PRIORITY = 100

@@ -76,7 +76,7 @@ matching = _matching
 
 
 def refuse(texts: Mapping[Any, str]) -> None:
-    """Raise an error with one message for each key, if there are any; `validate.note_errors` separates them again.
+    """Raise an error with one message for each key, if there are any; `loader.note_errors` separates them again.
 
     A key is a name, or the path to a nested value.
     """
