@@ -29,6 +29,19 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {near}?)" if near else ""
 
 
+def misspelt(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """Return a suggestion by name for each unknown name that resembles a known one.
+
+    Any other name goes to the engine or the allocator, which decides: another revision or version may know it.
+    """
+    names_known = tuple(known)
+    return {
+        name: f"unknown (did you mean {near}?)"
+        for name in names
+        if name not in names_known and (near := nearest(name, names_known))
+    }
+
+
 def expected_name(what: str, name: str, known: Iterable[str]) -> str:
     """Format the error for a name that is not among the known ones.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -17,9 +18,9 @@ from pydantic import (
 from perfrunner.errors import UsageError
 from perfrunner.spec.allocator import SYSTEM, AllocatorSpec, env_problems
 from perfrunner.spec.base import ListAsTuple, Piece, ScalarText, VariantName, matching, refuse
-from perfrunner.spec.params import wrong_params
 from perfrunner.spec.server import DIRECTORY, PORT, ServerSpec
 from perfrunner.spec.source import SourceSpec
+from perfrunner.spec.suggest import misspelt
 from perfrunner.spec.switches import checked_options
 
 ParamName = Annotated[str, matching(r"[a-z][a-z0-9_]*", "a parameter name of a-z, 0-9 and '_'")]
@@ -37,9 +38,37 @@ EnvName = Annotated[
 EnvValue = Annotated[ScalarText, matching(r"[\x20-\x7e]*", "printable ASCII text")]
 
 
+# engine_src/server/params.cc
+PARAM_NAMES = (
+    "max_connections", "reserved_connections", "read_buffer_kb", "max_requests_per_turn", "max_unsent_kb",
+    "max_buffered_mb", "idle_partial_s", "frame_deadline_s", "login_timeout_s", "max_before_login_kb", "persist_wait_s",
+    "auth_delay_ms", "max_failed_logins", "failed_logins_per_minute", "dcp_idle_timeout_s", "timing_sample",
+    "ht_size", "ht_locks", "max_item_size",
+    "mem_low_wat_pct", "mem_high_wat_pct", "mutation_mem_threshold_pct", "ephemeral_purge_age_s",
+    "persistent_purge_age_s", "expiry_pass_s", "ht_resize_ms", "dcp_snapshot_interval_us",
+    "dcp_backfill_idle_s", "dcp_backfill_age_s", "dcp_backfills_per_connection", "dcp_backfills_per_node",
+    "dcp_connections_per_node", "dcp_connections_per_user",
+    "ephemeral_purge_interval_s", "chk_max_items", "max_checkpoints", "chk_period_ms", "chk_remover_ms",
+    "fsync", "fsync_interval_ms", "rocksdb_write_buffer_mb", "rocksdb_block_cache_mb", "rocksdb_compression",
+    "flusher_batch_split_trigger", "flusher_interval_ms", "flusher_retry_ms",
+)  # fmt: skip
+# Params whose value is one of these; all others take a number.
+PARAM_WORDS: Mapping[str, tuple[str, ...]] = {
+    "fsync": ("never", "interval", "commit"),
+    "rocksdb_compression": ("none", "lz4", "snappy", "zstd"),
+}
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
 def check_params(params: dict[str, str]) -> dict[str, str]:
-    """Return the params unchanged. Raises an error for each misspelt name or invalid value."""
-    refuse(wrong_params(params))
+    """Return the params unchanged. Raises an error for each misspelt name, and each value that the engine refuses."""
+    wrong = misspelt(params, PARAM_NAMES)
+    for name, value in params.items():
+        if name in PARAM_WORDS and value not in PARAM_WORDS[name]:
+            wrong[name] = f"expected one of {', '.join(PARAM_WORDS[name])}; got {value}"
+        elif name in PARAM_NAMES and name not in PARAM_WORDS and not _NUMBER.fullmatch(value):
+            wrong[name] = f"expected a number, got {value}"
+    refuse(wrong)
     return params
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.spec.params import PARAM_WORDS, PARAMS
+from perfrunner.spec.variant import PARAM_NAMES, PARAM_WORDS
 from tests.unit.spec.conftest import SPEC
 
 SOURCE = Path(__file__).parents[3] / "engine_src" / "server" / "params.cc"
@@ -113,7 +113,7 @@ def test_what_resembles_nothing_is_the_engines_to_judge(specs):
 
 def test_the_names_are_the_engines():
     source = SOURCE.read_text()
-    gone = [name for name in PARAMS if f'"{name}"' not in source]
+    gone = [name for name in PARAM_NAMES if f'"{name}"' not in source]
     assert not gone, "they are no parameters of the engine any more"
     for name, words in PARAM_WORDS.items():
         assert "{" + ", ".join(f'"{word}"' for word in words) + "}" in source, name
