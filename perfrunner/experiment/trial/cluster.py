@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perfrunner.errors import TrialError
-from perfrunner.experiment.trial.engine import Engine
 from perfrunner.experiment.trial.placement import ClientPlacement, client_failure
+from perfrunner.experiment.trial.server import Engine
 from perfrunner.experiment.trial.vbucket_map import (
     REVISION,
     VbucketMap,

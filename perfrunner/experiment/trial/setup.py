@@ -17,7 +17,6 @@ from perfrunner.experiment.plan import padding_size, round_seed, workload_seed
 from perfrunner.experiment.trial.bench import Bench
 from perfrunner.experiment.trial.command_server import CommandServer, CommandSetup, free_ports
 from perfrunner.experiment.trial.context import TrialContext
-from perfrunner.experiment.trial.engine import Engine, EngineSetup
 from perfrunner.experiment.trial.group import GroupBench
 from perfrunner.experiment.trial.outcome import (
     VariantError,
@@ -37,7 +36,7 @@ from perfrunner.experiment.trial.placement import (
 )
 from perfrunner.experiment.trial.reproduce import PADDING_NAME, ScriptRecorder
 from perfrunner.experiment.trial.sampling import Profiler
-from perfrunner.experiment.trial.server import ServerError, ServerProcess
+from perfrunner.experiment.trial.server import Engine, EngineSetup, ServerError, ServerProcess
 from perfrunner.experiment.trial.tool import ToolBench, ToolGroupBench
 from perfrunner.hosts.process import whole_environment
 from perfrunner.hosts.transport import Transport

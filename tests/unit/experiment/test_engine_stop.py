@@ -9,8 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from perfrunner.errors import TrialError
-from perfrunner.experiment.trial.engine import Engine
-from perfrunner.experiment.trial.server import STOP_GRACE_S
+from perfrunner.experiment.trial.server import STOP_GRACE_S, Engine
 from perfrunner.hosts.process import Completed, ExitStatus, StopResult
 
 
