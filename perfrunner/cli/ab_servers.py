@@ -89,8 +89,8 @@ def same_servers(spec: Spec) -> str | None:
 
 def _described(variant: Variant) -> dict[str, Any]:
     """Return all that makes a variant but its name: of a revision its commit, of an allocator its library."""
-    from perfrunner.servers.checkout import commit_of
     from perfrunner.servers.preload import find_library
+    from perfrunner.servers.prepare import commit_of
     from perfrunner.spec.allocator import is_crate
 
     assert variant.server is not None

@@ -279,7 +279,7 @@ def _builds(spec: Spec, source: Path | None, cache_dir: Path) -> int:
 
 def _server_builds(spec: Spec, cache_dir: Path) -> int:
     """Count the servers to build that are not in the cache."""
-    from perfrunner.servers.checkout import is_built
+    from perfrunner.servers.prepare import is_built
 
     wanted = {repr(v.server): v.server for v in spec.variants.values() if v.server is not None}
     return sum(not is_built(server, cache_dir) for server in wanted.values())

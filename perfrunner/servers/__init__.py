@@ -6,8 +6,8 @@ registry.py     the adapter of each kind
 agent.py  wire.py           the program that asks a server, on the server's own host
 checks.py       what can be known of a command before it starts
 preload.py      find, check and ask a preloaded allocator
-checkout.py     check out and build a revision of a repository
-prepare.py  placing.py      find programs, libraries and images, name their content; bring them to a host over SSH
+prepare.py      build revisions of a repository; find programs, libraries and images, and name their content
+placing.py      bring what was prepared to a host over SSH
 
 The first six need the standard library alone: they are copied to the server's host.
 """

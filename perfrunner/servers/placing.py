@@ -22,10 +22,10 @@ from perfrunner.hosts.container import find_image
 from perfrunner.hosts.packing import tree_digest
 from perfrunner.hosts.transport import Transport
 from perfrunner.paths import absolute_word, with_home
-from perfrunner.servers.checkout import DIRECTORY
 from perfrunner.servers.checks import own_allocator_text
 from perfrunner.servers.preload import ALLOCATOR_MARKS, how_to_install, library_in, read_elf
 from perfrunner.servers.prepare import (
+    DIRECTORY,
     PreparedServer,
     content_of,
     in_image,

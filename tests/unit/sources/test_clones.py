@@ -13,7 +13,7 @@ from scratch_repo import Repo, a_spec, add_submodule, text
 
 from perfrunner.bisect.search import BisectState, Measured, Search
 from perfrunner.errors import BuildError, UsageError
-from perfrunner.servers.checkout import check_out
+from perfrunner.servers.prepare import check_out
 from perfrunner.sources.git import Repository
 from perfrunner.sources.resolve import resolve_sources
 from perfrunner.sources.run_git import run_git
