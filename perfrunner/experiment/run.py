@@ -29,7 +29,6 @@ from perfrunner.results import open_store
 from perfrunner.sources.model import SOURCES_FACT
 from perfrunner.sources.resolve import Sources, resolve_sources, restore_sources, same_variants
 from perfrunner.spec.model import Spec
-from perfrunner.workloads.registry import check_runnable
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,6 @@ def run_experiment(request: RunRequest, listener: ev.Listener) -> ev.RunOutcome:
     (interrupted). Raises PerfrunnerError when the run cannot continue. Trials measured before that remain stored.
     """
     spec, out_dir = request.spec, request.out_dir
-    for workload in spec.workloads.values():
-        check_runnable(workload.type)
     if spec.cluster.transport == "ssh":
         require_ssh()
     require_sdk_here(spec)

@@ -44,9 +44,9 @@ from perfrunner.experiment.trial.setup import OpenTrial, TrialSetup
 from perfrunner.experiment.trial.tool import ToolGroupBench
 from perfrunner.hosts.process import LinkLost
 from perfrunner.spec.workloads import ToolWorkload
+from perfrunner.workloads import SERVER_SCENARIOS, TOOL_SCENARIOS
 from perfrunner.workloads.bench import Measured, Share
 from perfrunner.workloads.metrics import client_facts
-from perfrunner.workloads.registry import scenario_for, tool_scenario_for
 from perfrunner.workloads.sdk import check_verified, sdk_program
 
 SAMPLE = "sample"  # of documents for `engine.verify: sdk`; a file on a load client
@@ -138,11 +138,11 @@ class TrialRunner:
         workload = self.setup.spec.workloads[variants[0].task.workload]
         if isinstance(workload, ToolWorkload):
             with self.setup.tools(variants) as tools:
-                measured = tool_scenario_for(workload.type)(tools, workload)
+                measured = TOOL_SCENARIOS[workload.type](tools, workload)
                 _keep_profiles(tools, variants)
                 return measured
         with self.setup.servers(variants) as bench:
-            measured = scenario_for(workload.type)(bench, workload)
+            measured = SERVER_SCENARIOS[workload.type](bench, workload)
             _keep_profiles(bench, variants)
             for variant in bench.variants:
                 variant.keep_stats()

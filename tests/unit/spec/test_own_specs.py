@@ -12,7 +12,6 @@ from perfrunner.experiment.plan import make_plan
 from perfrunner.spec import Spec, load_spec
 from perfrunner.spec.switches import own_table
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
-from perfrunner.workloads.registry import check_runnable
 
 ROOT = Path(__file__).parents[3]
 EXPERIMENTS = sorted((ROOT / "specs" / "experiments").glob("*.yaml"))
@@ -36,8 +35,6 @@ def test_a_spec_is_valid_and_can_be_planned_and_run(path: Path) -> None:
     assert spec.name == path.stem
     assert spec.description
     assert spec.blocks >= 6, "fewer give no verdict"
-    for workload in spec.workloads.values():
-        check_runnable(workload.type)
     plan = make_plan(spec, 1)
     assert len(plan.trials) == len(spec.variants) * len(spec.cases) * spec.blocks
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.errors import TrialError, UsageError
+from perfrunner.errors import TrialError
 from perfrunner.measure.client import Histogram, Phase, Second
-from perfrunner.spec.workloads import PillowfightSpec
-from perfrunner.workloads import append, pillowfight
+from perfrunner.spec.workloads import (
+    WORKLOAD_TYPES,
+    PillowfightSpec,
+    ServerWorkload,
+    ToolWorkload,
+)
+from perfrunner.workloads import SERVER_SCENARIOS, TOOL_SCENARIOS, append, pillowfight
 from perfrunner.workloads.bench import Share
 from perfrunner.workloads.metrics import counted_by_server
-from perfrunner.workloads.registry import check_runnable
 from tests.support.recording import (
     APPEND,
     PILLOWFIGHT,
@@ -202,7 +206,7 @@ def test_several_clients_split_keys_and_rate_and_draw_differently() -> None:
     )
 
 
-def test_a_type_without_a_scenario_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(UsageError, match="unknown workload type ycsb") as caught:
-        check_runnable("ycsb")
-    assert caught.value.hint == "known types: append, latency, microbench, pillowfight, sdk, step"
+def test_every_type_has_one_scenario() -> None:
+    assert sorted(WORKLOAD_TYPES) == sorted([*SERVER_SCENARIOS, *TOOL_SCENARIOS])
+    for name, scenarios in ((ServerWorkload, SERVER_SCENARIOS), (ToolWorkload, TOOL_SCENARIOS)):
+        assert {t for t, spec in WORKLOAD_TYPES.items() if issubclass(spec, name)} == {*scenarios}

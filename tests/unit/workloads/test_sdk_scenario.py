@@ -12,8 +12,8 @@ from perfrunner.errors import TrialError
 from perfrunner.measure.memory import Sample
 from perfrunner.spec.metrics import is_metric
 from perfrunner.spec.workloads import SdkSpec
+from perfrunner.workloads import SERVER_SCENARIOS
 from perfrunner.workloads.bench import Arguments, ClientProgram, Share
-from perfrunner.workloads.registry import scenario_for
 from perfrunner.workloads.sdk import Verified, parse_verified, sdk_program
 from tests.support.recording import sample_of
 
@@ -130,7 +130,7 @@ class Group:
 
 
 def run(bench: Bench, workload: SdkSpec) -> Any:
-    (measured,) = scenario_for("sdk")(Group(bench), workload)  # type: ignore[arg-type]
+    (measured,) = SERVER_SCENARIOS["sdk"](Group(bench), workload)  # type: ignore[arg-type]
     return measured
 
 

@@ -12,8 +12,8 @@ from perfrunner.errors import TrialError
 from perfrunner.measure.client import parse_report
 from perfrunner.spec.metrics import OF_STEPS, is_metric
 from perfrunner.spec.workloads import StepSpec
+from perfrunner.workloads import SERVER_SCENARIOS
 from perfrunner.workloads.bench import Arguments, Around, Share, Step
-from perfrunner.workloads.registry import scenario_for
 
 H = {"count": 2, "mean": 1500.0, "max": 2000, "buckets": [[1000, 1], [2000, 1]]}
 
@@ -101,7 +101,7 @@ class Group:
 
 
 def run(bench: Bench, workload: StepSpec) -> Any:
-    (measured,) = scenario_for("step")(Group(bench), workload)  # type: ignore[arg-type]
+    (measured,) = SERVER_SCENARIOS["step"](Group(bench), workload)  # type: ignore[arg-type]
     return measured
 
 
