@@ -63,8 +63,7 @@ def command(  # noqa: PLR0913
     from perfrunner.analysis.history import histories
     from perfrunner.analysis.nights import followed_metrics, nights
     from perfrunner.analysis.noise import is_aa
-    from perfrunner.report.history import history_document, history_text
-    from perfrunner.report.nightly import alarm_text
+    from perfrunner.report.history import alarm_text, history_document, history_text
     from perfrunner.report.redact import redacted_nights
 
     if metric is not None and not is_metric(metric):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from perfrunner.analysis.nights import Suspicion
     from perfrunner.analysis.series import History
     from perfrunner.cli.nightly_verify import Decision, Verification
-    from perfrunner.report.nightly import SpecNight
+    from perfrunner.report.history import SpecNight
     from perfrunner.results import ExperimentData, ExperimentRecord, ResultStore
     from perfrunner.spec import Spec
 
@@ -109,7 +109,7 @@ def command(  # noqa: PLR0913
 
     Does nothing while an earlier night of the same results directory is still running.
     """
-    from perfrunner.report.nightly import mail_text, trend_page
+    from perfrunner.report.history import mail_text, trend_page
     from perfrunner.report.site import write_site
     from perfrunner.results.files import write_whole
 
@@ -338,8 +338,7 @@ def _night(
     Each alarm that became known since the last reported run is news, unless a direct comparison decided about it; and
     so is each loss that a comparison confirmed.
     """
-    from perfrunner.report.history import history_text
-    from perfrunner.report.nightly import SpecNight, alarm_text
+    from perfrunner.report.history import SpecNight, alarm_text, history_text
     from perfrunner.report.redact import hidden
 
     record = read_results(place.out, lambda store: store.latest(name))
@@ -388,7 +387,7 @@ def _checkout(unready: str, before: str) -> SpecNight:
     `unready` says what `scripts/nightly` could not do, its first line as `what: why`; it is empty on
     success.
     """
-    from perfrunner.report.nightly import SpecNight
+    from perfrunner.report.history import SpecNight
 
     lines = unready.splitlines()
     failed, log = "".join(lines[:1]), tuple(lines[1 : 1 + LOG_LINES])
@@ -396,7 +395,7 @@ def _checkout(unready: str, before: str) -> SpecNight:
 
 
 def _unread(name: str, error: PerfrunnerError, before: str) -> SpecNight:
-    from perfrunner.report.nightly import SpecNight
+    from perfrunner.report.history import SpecNight
 
     lines = error.message.splitlines()
     why = f"exit code {error.exit_code}: {lines[0]}"

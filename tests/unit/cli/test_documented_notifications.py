@@ -21,7 +21,7 @@ import pytest
 
 from perfrunner.cli.output import deliver
 from perfrunner.errors import StoreError
-from perfrunner.report.nightly import SpecNight, mail_text
+from perfrunner.report.history import SpecNight, mail_text
 from perfrunner.text import readable
 from tests.support.fakes import ROOT
 from tests.support.forge import serving
