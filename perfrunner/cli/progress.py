@@ -25,7 +25,7 @@ from perfrunner.cli.output import duration, new_console
 from perfrunner.domain import Case, trial_place
 from perfrunner.errors import EXIT_INTERRUPTED
 from perfrunner.experiment import events as ev
-from perfrunner.report.names import LEAST, short_names
+from perfrunner.report.numbers import LEAST_NAME, change, scale_of, short_names
 from perfrunner.text import count_of, product_of
 
 if TYPE_CHECKING:
@@ -361,8 +361,11 @@ class RunLine:
                 yield place, variant, left, single
                 yield place, variant, left, least
                 yield short, variant, left, least
-        tight, least = left.replace(" h ", "h").replace(" min", "m"), self._so_far(LEAST, "least")
-        yield short, self._variant(LEAST), tight, least
+        tight, least = (
+            left.replace(" h ", "h").replace(" min", "m"),
+            self._so_far(LEAST_NAME, "least"),
+        )
+        yield short, self._variant(LEAST_NAME), tight, least
         yield short, tight, least
         yield short, tight
 
@@ -428,7 +431,6 @@ def _short(names: tuple[str, ...], room: int) -> dict[str, str]:
 @functools.lru_cache(maxsize=256)  # the line is redrawn often, on the machine that is measured
 def change_so_far(estimate: ev.Estimate, metric_id: str) -> str:
     """Format a change as reports do: `+1.2 % [+0.4, +2.0]`, percentage points, or a large factor."""
-    from perfrunner.report.numbers import change, scale_of
     from perfrunner.spec.metrics import metric_type
 
     metric = metric_type(metric_id)

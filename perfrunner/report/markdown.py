@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from perfrunner.report.account import TITLE, account_lines
 from perfrunner.report.explain import changed_text
 from perfrunner.report.model import primary_rows, selected
-from perfrunner.report.names import main_charts
 from perfrunner.report.numbers import (
     ARROWS,
     change,
@@ -147,6 +146,8 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
 
 def _chart(report: Report, charts: Path | None) -> Iterable[str]:
     """Name the chart files to attach: pasted Markdown cannot contain pictures."""
+    from perfrunner.report.charts import main_charts
+
     for name in (f"{chart}.png" for chart in main_charts(report)):
         if charts is not None:
             yield f"Chart to attach: {_code(hidden(str(charts / name)))}"

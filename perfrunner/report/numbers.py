@@ -1,7 +1,7 @@
-"""Format numbers, changes and intervals for all reports. k, M and G are powers of 1000.
+"""Format numbers, changes and intervals for all reports, and shorten and wrap names for narrow output.
 
-All values of a metric are written in one scale, chosen by the baseline's, so that they can be
-compared by eye.
+k, M and G are powers of 1000. All values of a metric are written in one scale, chosen by the baseline's, so that they
+can be compared by eye. Shortened names stay distinct.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from rich.cells import cell_len
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -292,3 +294,54 @@ def more_text(row: Row) -> str:
     if row.verdict != "unsure":
         return ""
     return "more blocks do not help" if row.more_blocks is None else f"~{row.more_blocks} more"
+
+
+LEAST_NAME = 5  # minimum columns of a shortened name: two ends, a gap and a number
+WORDS = re.compile(r"(?<=[^\d\s] )|(?<=\d )(?!\d)")  # `10 000` is not split
+# Where a metric id or a name may be broken.
+SEAMS = re.compile(r"(?<=[/_,=+-])|(?<=[a-z])(?=[A-Z])")
+
+
+def folded(text: str, width: int) -> str:
+    """Wrap text to lines of at most `width` columns, where spaces and seams allow it."""
+    lines, line = [], ""
+    for word in WORDS.split(text):
+        for piece in [word] if cell_len(word.rstrip()) <= width else SEAMS.split(word):
+            if line and cell_len((line + piece).rstrip()) > width:
+                lines.append(line.rstrip())
+                line = ""
+            line += piece
+    return "\n".join([*lines, line])
+
+
+def short_names(names: Sequence[str], room: int, gap: str = "…") -> dict[str, str]:
+    """Shorten each name to at most `room` columns (at least 5); all results differ.
+
+    The middle is cut first, because variants differ at their ends: `jemalloc-5.1.0,metadata_thp=always`
+    becomes `jemal…always`. Names that would still be equal are numbered.
+    """
+    room = max(room, LEAST_NAME)
+    shortened: dict[str, str] = {}
+    taken = {name for name in names if len(name) <= room}
+    for number, name in enumerate(names, 1):
+        if name in taken:
+            shortened[name] = name
+            continue
+        for text in (*_cut(name, room, gap), _numbered(name, room, gap, number)):
+            if text not in taken:
+                break
+        shortened[name] = text
+        taken.add(text)
+    return shortened
+
+
+def _cut(name: str, room: int, gap: str) -> list[str]:
+    """Return candidates in order of preference: equal ends, a longer tail, a longer head."""
+    letters = room - len(gap)
+    heads = (letters // 2, letters // 4, letters * 3 // 4)
+    return [f"{name[:head]}{gap}{name[len(name) - (letters - head) :]}" for head in heads]
+
+
+def _numbered(name: str, room: int, gap: str, number: int) -> str:
+    mark = f"{gap}{number}"
+    return f"{name[: room - len(mark)]}{mark}"

@@ -12,15 +12,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from perfrunner.report.names import folded, short_names
 from perfrunner.report.numbers import (
     DIVIDE_SIGN,
     LARGE_RATIO,
     TIMES_SIGN,
     change_of,
+    folded,
     minus,
     percent_change,
     scale_of,
+    short_names,
     significant,
 )
 

@@ -75,8 +75,7 @@ def write_charts(
 
     Returns the paths, and notes on charts that could not be drawn.
     """
-    from perfrunner.report.charts import draw_charts
-    from perfrunner.report.names import main_charts
+    from perfrunner.report.charts import draw_charts, main_charts
 
     raw = read_raw(report, data)
     charts = draw_charts(report, data, raw, png=png or main_charts(report), every=every)

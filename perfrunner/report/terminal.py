@@ -17,11 +17,11 @@ from perfrunner.report.account import TITLE, account_lines
 from perfrunner.report.explain import changed_text
 from perfrunner.report.method import NOISE_FLOOR
 from perfrunner.report.model import HOSTS, LOAD, primary_rows, selected
-from perfrunner.report.names import folded
 from perfrunner.report.numbers import (
     ARROWS,
     MARKS,
     change,
+    folded,
     mean_text,
     more_text,
     p_text,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from perfrunner.report.charts.gallery import Chart, draw_charts
+from perfrunner.report.charts.gallery import Chart, draw_charts, main_charts
 
-__all__ = ["Chart", "draw_charts"]
+__all__ = ["Chart", "draw_charts", "main_charts"]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from perfrunner.analysis.cases import clean_blocks
 from perfrunner.errors import PerfrunnerError
-from perfrunner.report.charts.comparison import comparison_chart, forest_chart
+from perfrunner.report.charts.comparison import compared_metrics, comparison_chart, forest_chart
 from perfrunner.report.charts.dots import dots_chart, order_chart
 from perfrunner.report.charts.latency import latency_chart
 from perfrunner.report.charts.memory import fragmentation_chart, heap_chart
@@ -32,7 +32,9 @@ from perfrunner.report.charts.published import published_chart
 from perfrunner.report.charts.rounds import rounds_chart
 from perfrunner.report.charts.series import churn_chart, memory_chart, rate_chart
 from perfrunner.report.charts.style import drawing, entitle, inline_svg, png_bytes, svg_bytes
+from perfrunner.report.model import primary_rows
 from perfrunner.report.sentences import noun, question
+from perfrunner.spec.metrics import OF_CHURN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -43,6 +45,19 @@ if TYPE_CHECKING:
     from perfrunner.report.model import Report
     from perfrunner.results import ExperimentData
     from perfrunner.results.raw import RawSeries
+
+
+def main_charts(report: Report) -> tuple[str, ...]:
+    """Return the names of the charts that summarize the report, without suffixes; none without effects.
+
+    These are the comparison, or the forest plot of the first primary metric if nothing has an interval yet, and the
+    course of memory if items were deleted and stored again.
+    """
+    churn = any(row.metric.id in OF_CHURN for row in report.comparison.rows)
+    course = ("series-churn",) if churn and report.comparison.paired else ()
+    if compared_metrics(report.comparison):
+        return ("comparison", *course)
+    return (*(f"forest-{_slug(metric)}" for metric in list(primary_rows(report))[:1]), *course)
 
 
 MOST_OTHERS = 5  # changed exploratory metrics that get a separate chart

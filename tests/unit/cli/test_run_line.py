@@ -18,7 +18,7 @@ from perfrunner.cli.progress import (
 )
 from perfrunner.domain import Case
 from perfrunner.experiment import events as ev
-from perfrunner.report.names import short_names
+from perfrunner.report.numbers import short_names
 
 VARIANTS = (
     "glibc",

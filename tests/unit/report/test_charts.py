@@ -17,7 +17,7 @@ from matplotlib.collections import LineCollection
 from perfrunner.analysis.cases import clean_blocks, counted_trials
 from perfrunner.measure.client import merge_histograms
 from perfrunner.report import build_report, write_charts
-from perfrunner.report.charts import draw_charts
+from perfrunner.report.charts import draw_charts, main_charts
 from perfrunner.report.charts.comparison import forest_chart
 from perfrunner.report.charts.dots import dots_chart, wrapped
 from perfrunner.report.charts.gallery import share_out
@@ -25,7 +25,6 @@ from perfrunner.report.charts.latency import latency_chart
 from perfrunner.report.charts.memory import PARTS, fragmentation_chart, heap_chart
 from perfrunner.report.charts.series import across, churn_chart
 from perfrunner.report.charts.style import PAPER, drawing, inline_svg, svg_bytes
-from perfrunner.report.names import main_charts
 from perfrunner.report.render import read_raw
 from perfrunner.results.raw import read_series
 from perfrunner.spec.metrics import METRICS

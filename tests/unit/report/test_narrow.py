@@ -17,7 +17,7 @@ from perfrunner.analysis.published import published_lines
 from perfrunner.cli import main
 from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
-from perfrunner.report.names import folded
+from perfrunner.report.numbers import folded
 from perfrunner.report.render import read_raw
 from perfrunner.spec.expectations import PublishedValues
 from tools.writeups.archive import read_archive
