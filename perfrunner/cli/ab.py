@@ -1,4 +1,4 @@
-"""`perfrunner ab`: compare two sources of the engine, or any servers, without a spec. `aa`: compare a build with itself."""
+"""`perfrunner ab`: compare sources of the engine, or any servers, without a spec. `aa`: compare a build with itself."""
 
 from __future__ import annotations
 
