@@ -30,7 +30,7 @@ from perfrunner.errors import UsageError
 from perfrunner.spec.suggest import expected_name
 
 if TYPE_CHECKING:
-    from perfrunner.spec import Spec
+    from perfrunner.spec.model import Spec
     from perfrunner.spec.source import SourceSpec
 
 
@@ -186,7 +186,7 @@ def _compare_engines(
 ) -> None:
     """Compare two sources of the engine: revisions, directories, or one of each."""
     from perfrunner.sources.switches import SwitchTables
-    from perfrunner.spec import load_cluster
+    from perfrunner.spec.loader import load_cluster
     from perfrunner.spec.pair import pair, small_spec
 
     if len(sources) != 2:
@@ -379,7 +379,7 @@ def _latest_spec(given: RunOptions) -> tuple[Spec, str, Path, list[str]]:
     made the changes.
     """
     from perfrunner.analysis.noise import is_aa
-    from perfrunner.spec import Spec
+    from perfrunner.spec.model import Spec
 
     with options.open_results(given.out_dir) as store:
         experiments = [summary.experiment for summary in store.list()]

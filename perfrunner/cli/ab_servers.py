@@ -14,7 +14,7 @@ from perfrunner.errors import SpecError, UsageError
 from perfrunner.spec.suggest import selection
 
 if TYPE_CHECKING:
-    from perfrunner.spec import Spec
+    from perfrunner.spec.model import Spec
     from perfrunner.spec.pair import Command
     from perfrunner.spec.variant import Variant
 
@@ -169,7 +169,7 @@ def _validated(document: dict[str, Any]) -> Spec:
     import tempfile
 
     from perfrunner.servers.checks import ChecksHere
-    from perfrunner.spec import load_spec
+    from perfrunner.spec.loader import load_spec
 
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "ab.yaml"

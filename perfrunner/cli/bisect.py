@@ -26,7 +26,7 @@ from perfrunner.spec.suggest import expected_name
 
 if TYPE_CHECKING:
     from perfrunner.bisect.search import BisectState, Search
-    from perfrunner.spec import Spec
+    from perfrunner.spec.model import Spec
 
 DIRECTORY = "bisect"  # below the results directory
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perfrunner.build.place import Platform
     from perfrunner.experiment.events import Listener
     from perfrunner.experiment.preflight.builds import Builds
-    from perfrunner.spec import Spec
+    from perfrunner.spec.model import Spec
 
 
 Settings = dict[str, Mapping[str, str]]

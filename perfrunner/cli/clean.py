@@ -21,8 +21,7 @@ from perfrunner.errors import StoreError, UsageError
 from perfrunner.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from perfrunner.spec import ClusterSpec
-    from perfrunner.spec.cluster import HostSpec
+    from perfrunner.spec.cluster import ClusterSpec, HostSpec
 
 # `build` and `builder` exist on a build host: its cache, and the program that builds there.
 HOST_DIRECTORIES = ("artifacts", "runs", "build", "builder")
@@ -81,7 +80,7 @@ def command(  # noqa: PLR0913
     as_json: bool,
 ) -> None:
     """Remove builds and the leftovers of trials on the hosts. Results are only removed with --results."""
-    from perfrunner.spec import load_cluster
+    from perfrunner.spec.loader import load_cluster
 
     hosts = hosts or cluster is not None
     if not (builds or hosts or results):

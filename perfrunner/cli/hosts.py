@@ -53,8 +53,8 @@ def doctor(
 ) -> None:
     """Check the tools on this machine and the hosts of SPEC or CLUSTER (default: this machine). Changes nothing."""
     from perfrunner.experiment.preflight.doctor import examine
-    from perfrunner.spec import is_cluster, load_cluster
     from perfrunner.spec.cluster import local_cluster
+    from perfrunner.spec.loader import is_cluster, load_cluster
 
     changed = cluster is not None or overrides or profile is not None
     if spec_path is not None and not changed and is_cluster(spec_path):
@@ -154,8 +154,8 @@ def untune(cluster: Path | None) -> None:
 def _hosts(cluster: Path | None) -> Iterator[Host]:
     """Open the hosts one by one and lock each, so that no run is disturbed."""
     from perfrunner.hosts import open_host
-    from perfrunner.spec import load_cluster
     from perfrunner.spec.cluster import local_cluster
+    from perfrunner.spec.loader import load_cluster
 
     spec = local_cluster() if cluster is None else load_cluster(cluster)
     for name, host in spec.hosts.items():

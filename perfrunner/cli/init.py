@@ -146,7 +146,7 @@ def validate(
 
 def _check(path: Path, overrides: tuple[str, ...], cluster: Path | None) -> dict[str, Any]:
     from perfrunner.sources.switches import SwitchTables
-    from perfrunner.spec import load_spec
+    from perfrunner.spec.loader import load_spec
 
     switches = SwitchTables(
         find_engine_source(None, path),

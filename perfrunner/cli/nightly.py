@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from perfrunner.cli.nightly_verify import Decision, Verification
     from perfrunner.report.history import SpecNight
     from perfrunner.results import ExperimentData, ExperimentRecord, ResultStore
-    from perfrunner.spec import Spec
+    from perfrunner.spec.model import Spec
 
 # Modules that a night needs after its runs; as in cli/run.py, they are loaded before.
 _NEEDED_LATER = ("cli.clean", "cli.nightly_verify", "report.site", "spec.pair")

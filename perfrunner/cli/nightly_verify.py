@@ -15,7 +15,7 @@ from perfrunner.errors import EXIT_OK
 if TYPE_CHECKING:
     from perfrunner.analysis.series import Alarm, History
     from perfrunner.results import ExperimentData
-    from perfrunner.spec import Spec
+    from perfrunner.spec.model import Spec
 
 DIRECTORY = "verify"  # below the nightly directory: the generated specs
 FILE = "verified.json"

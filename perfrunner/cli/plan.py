@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from perfrunner.domain import Case
     from perfrunner.experiment.plan import Grouping, Plan
-    from perfrunner.spec import Spec
+    from perfrunner.spec.model import Spec
     from perfrunner.spec.variant import Variant
     from perfrunner.spec.workloads import Workload
 

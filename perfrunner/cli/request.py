@@ -37,7 +37,7 @@ from perfrunner.spec.suggest import expected_name, selection
 
 if TYPE_CHECKING:
     from perfrunner.sources.switches import SwitchTables
-    from perfrunner.spec import Spec
+    from perfrunner.spec.model import Spec
     from perfrunner.spec.source import SourceSpec
 
 
@@ -176,7 +176,7 @@ def read_spec(spec_path: Path, given: RunOptions, *, settled: bool = False) -> S
     """
     from perfrunner.servers.checks import ChecksHere
     from perfrunner.sources.switches import SwitchTables
-    from perfrunner.spec import load_spec
+    from perfrunner.spec.loader import load_spec
 
     blocks = [f"blocks={given.repeats}"] if given.repeats is not None else []
     switches = SwitchTables(

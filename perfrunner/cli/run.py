@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from perfrunner.experiment.events import RunOutcome
     from perfrunner.report import Report
     from perfrunner.results import ExperimentData
-    from perfrunner.spec import Spec
+    from perfrunner.spec.model import Spec
 
 
 # Modules that a run needs when it has built, or when it reports. They are loaded before it starts: a `git pull` in the
@@ -271,7 +271,7 @@ def recorded_spec(out_dir: Path, run: str | None, *, finished: bool) -> tuple[Sp
     Without `run` it is the newest unfinished run, or the newest of all if `finished`.
     """
     from perfrunner.experiment.session import check_measured_here
-    from perfrunner.spec import Spec
+    from perfrunner.spec.model import Spec
 
     with options.open_results(out_dir) as store:
         if run:

@@ -20,7 +20,7 @@ from perfrunner.experiment.preflight import builds, hosts, servers
 from perfrunner.experiment.run import RunRequest, run_experiment
 from perfrunner.experiment.trial import setup
 from perfrunner.measure import cpu_profile as perf
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 from tests.support.fakes import write_artifact
 
 

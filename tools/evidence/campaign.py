@@ -18,7 +18,8 @@ from perfrunner.experiment.events import Listener, RunOutcome
 from perfrunner.experiment.run import RunRequest, run_experiment
 from perfrunner.experiment.session import differences
 from perfrunner.results import ExperimentRecord, ResultStore
-from perfrunner.spec import Spec, load_spec
+from perfrunner.spec.loader import load_spec
+from perfrunner.spec.model import Spec
 from tools.evidence import extract, kept
 from tools.evidence.between import neighbour
 from tools.evidence.studies import Planned

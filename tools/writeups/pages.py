@@ -20,7 +20,8 @@ from perfrunner.analysis.published import published_lines
 from perfrunner.domain import Case
 from perfrunner.errors import UsageError
 from perfrunner.report.build import build_report
-from perfrunner.spec import Spec, load_spec
+from perfrunner.spec.loader import load_spec
+from perfrunner.spec.model import Spec
 from tools.writeups.archive import read_archive
 
 if TYPE_CHECKING:

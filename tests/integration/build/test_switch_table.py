@@ -15,7 +15,7 @@ from perfrunner.build.builder import request_of
 from perfrunner.build.identity import tree_files
 from perfrunner.build.settings_check import check_readback
 from perfrunner.sources.switches import SwitchTables
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 from perfrunner.spec.switches import FILE, table_of
 from tools.switch_docs import BEGIN, END, with_switches
 

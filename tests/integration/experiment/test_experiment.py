@@ -14,7 +14,7 @@ import pytest
 from perfrunner.domain import TrialKey
 from perfrunner.experiment.plan import make_plan
 from perfrunner.results import ResultStore
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 from perfrunner.spec.units import cpu_list
 from tests.support.fakes import APPEND, PILLOWFIGHT, Driver, Lab, spec_text, variant
 from tests.support.ports import free_ports

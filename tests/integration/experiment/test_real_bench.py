@@ -16,10 +16,10 @@ from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.tool import ToolBench, ToolGroupBench
 from perfrunner.hosts import open_host
-from perfrunner.spec import load_spec
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.assemble import profile_names
 from perfrunner.spec.cluster import HostSpec
+from perfrunner.spec.loader import load_spec
 from perfrunner.spec.metrics import is_metric
 from perfrunner.spec.variant import Variant
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec

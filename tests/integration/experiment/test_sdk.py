@@ -24,8 +24,8 @@ from perfrunner.experiment.trial.placement import (
 from perfrunner.experiment.trial.runner import TrialRunner
 from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.hosts import open_host
-from perfrunner.spec import load_spec
 from perfrunner.spec.cluster import HostSpec
+from perfrunner.spec.loader import load_spec
 from tests.support.built import built
 from tests.support.fakes import Lab, processes_of, spec_text
 

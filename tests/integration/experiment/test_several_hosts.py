@@ -13,8 +13,8 @@ from perfrunner.experiment.trial.placement import Credentials, Deployed, Placeme
 from perfrunner.experiment.trial.runner import TrialRunner
 from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.hosts import Host, open_host
-from perfrunner.spec import load_spec
 from perfrunner.spec.cluster import HostSpec
+from perfrunner.spec.loader import load_spec
 from tests.support.fakes import APPEND, PILLOWFIGHT, Lab, write_artifact
 
 pytestmark = pytest.mark.integration

@@ -19,8 +19,8 @@ from perfrunner.experiment.trial.placement import Credentials, Deployed, Placeme
 from perfrunner.experiment.trial.runner import TrialRunner
 from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.hosts import Host, open_host
-from perfrunner.spec import load_spec
 from perfrunner.spec.cluster import HostSpec
+from perfrunner.spec.loader import load_spec
 from tests.support.built import built
 from tests.support.fakes import Lab
 

@@ -21,7 +21,7 @@ from perfrunner.experiment.preflight.requirements import require_sdk_there
 from perfrunner.experiment.trial.placement import Deployed, TrialResult
 from perfrunner.experiment.trial.runner import TrialRunner
 from perfrunner.experiment.trial.setup import TrialSetup
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 from tools.lab import Lab, raised_lab, why_not
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

@@ -15,7 +15,7 @@ from perfrunner.build import Artifact, place
 from perfrunner.cli import main
 from perfrunner.cli.nightly import _histories
 from perfrunner.cli.nightly_verify import direct_comparison
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 from perfrunner.spec.pair import spec_document
 from tests.integration.servers.conftest import ServerLab, memcached
 

@@ -10,7 +10,7 @@ import pytest
 
 from perfrunner.analysis.noise import is_aa
 from perfrunner.errors import UsageError
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 from perfrunner.spec.pair import pair, small_spec, spec_document
 from perfrunner.spec.source import SourceSpec
 from tests.unit.cli.test_run import play

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.servers.preload import find_library
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 from perfrunner.spec.pair import build_steps, command_of, of_commands, shell_part
 from perfrunner.spec.server import own_words
 from tests.unit.cli.test_run import play

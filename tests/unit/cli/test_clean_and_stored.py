@@ -14,7 +14,7 @@ from perfrunner.build.cache import in_use
 from perfrunner.cli import clean
 from perfrunner.experiment.outdir import OutDirLock
 from perfrunner.results import ExperimentRecord, ResultStore, TrialRecord
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 

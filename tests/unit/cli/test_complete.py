@@ -15,7 +15,7 @@ from click.shell_completion import BashComplete
 from perfrunner.cli import complete
 from perfrunner.cli.group import COMMANDS, main
 from perfrunner.results import STORE_FILE, ExperimentRecord, ResultStore, TrialRecord
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 
 ROOT = Path(__file__).parents[3]
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

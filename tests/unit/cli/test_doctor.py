@@ -107,7 +107,7 @@ def test_cpus_that_the_spec_names_are_looked_for(cli, here):
 
 def test_a_host_in_use_is_a_problem(cli, here, tmp_path):
     from perfrunner.hosts import open_host
-    from perfrunner.spec import load_cluster
+    from perfrunner.spec.loader import load_cluster
 
     spec = load_cluster(here).hosts["here"]
     with open_host(spec, "local", name="here", run_id="somebody") as host:

@@ -63,7 +63,7 @@ def test_errors_of_the_tool_have_their_exit_codes(cli, monkeypatch, error, code)
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("perfrunner.spec.load_spec", fail)
+    monkeypatch.setattr("perfrunner.spec.loader.load_spec", fail)
     assert "error: x" in cli("plan", "spec.yaml", code=code).stderr
 
 
@@ -71,7 +71,7 @@ def test_a_hint_follows_the_error(cli, monkeypatch):
     def fail(*_, **__):
         raise BuildError("no compiler", "apt-get install g++")
 
-    monkeypatch.setattr("perfrunner.spec.load_spec", fail)
+    monkeypatch.setattr("perfrunner.spec.loader.load_spec", fail)
     assert (
         cli("plan", "spec.yaml", code=3).stderr == "error: no compiler\nhint: apt-get install g++\n"
     )
@@ -81,7 +81,7 @@ def test_ctrl_c_is_130(cli, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("perfrunner.spec.load_spec", interrupt)
+    monkeypatch.setattr("perfrunner.spec.loader.load_spec", interrupt)
     assert "interrupted" in cli("plan", "spec.yaml", code=130).stderr
 
 
@@ -89,7 +89,7 @@ def test_a_defect_keeps_its_traceback(cli, monkeypatch):
     def crash(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("perfrunner.spec.load_spec", crash)
+    monkeypatch.setattr("perfrunner.spec.loader.load_spec", crash)
     output = cli("plan", "spec.yaml", code=3).stderr  # 1 is a verdict's
     assert "Traceback" in output
     assert output.endswith("ZeroDivisionError\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.experiment.plan import make_plan
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 
 SPECS = Path(__file__).parents[3] / "specs"
 

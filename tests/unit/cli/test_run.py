@@ -20,7 +20,7 @@ from perfrunner.errors import BuildError, HostError, SettingsCheckError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.preflight.builds import Builds
 from perfrunner.results import BuildRecord, ExperimentRecord, ResultStore, TrialRecord
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 from tests.support.fakes import ROOT
 
 START = datetime(2026, 1, 2, tzinfo=timezone.utc)

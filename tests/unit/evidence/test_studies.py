@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from perfrunner.analysis.account import PARTS
 from perfrunner.errors import StoreError
 from perfrunner.experiment.plan import groupings
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 from tools.evidence import between, kept, studies, tables
 from tools.evidence.__main__ import main
 from tools.evidence.studies import Base, Load

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from perfrunner.experiment.preflight.requirements import describe, note_tools
-from perfrunner.spec import Spec, load_spec
+from perfrunner.spec.loader import load_spec
+from perfrunner.spec.model import Spec
 from tests.support.fakes import spec_text
 
 CALM = {"here": {"thp_enabled": "madvise", "cpus": 2, "boot_id": "a"}}

@@ -11,7 +11,8 @@ import pytest
 from perfrunner.analysis.noise import known_noise_floor
 from perfrunner.experiment.session import resolved
 from perfrunner.results import ExperimentRecord, ExperimentState, ResultStore, TrialRecord
-from perfrunner.spec import Spec, load_spec
+from perfrunner.spec.loader import load_spec
+from perfrunner.spec.model import Spec
 from tests.support.fakes import spec_text
 
 HOSTS = {"here": {"hostname": "box", "cpus": 2, "cpu_model": "M", "boot_id": "a"}}

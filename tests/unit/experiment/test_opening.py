@@ -10,7 +10,7 @@ import pytest
 from perfrunner.errors import UsageError
 from perfrunner.experiment.session import Session, begin, resume
 from perfrunner.results import open_store
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 from tests.support.fakes import spec_text
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfrunner.experiment.plan import draw_seed, make_plan, placing_order, plan_block
-from perfrunner.spec import Spec
+from perfrunner.spec.model import Spec
 
 GOLDEN = ["1e1", "1e2", "1e0", "1p2", "1p1", "1p0", "0e0", "0e2", "0e1", "0p0", "0p1", "0p2"]
 SEEDS = st.integers(0, 2**63 - 1)

@@ -8,7 +8,7 @@ from perfrunner.experiment.preflight.builds import (
     variant_programs,
     whole_programs,
 )
-from perfrunner.spec import Spec
+from perfrunner.spec.model import Spec
 from tests.unit.experiment.test_plan import a_spec
 
 SERVED = {"s": {"type": "append", "items": 1}}

@@ -12,8 +12,8 @@ from perfrunner.build import Artifact
 from perfrunner.experiment.preflight.builds import Relinks, relinks_wanted
 from perfrunner.experiment.trial.placement import CredentialFiles, Deployed, Placement
 from perfrunner.hosts import open_host
-from perfrunner.spec import Spec
 from perfrunner.spec.cluster import HostSpec
+from perfrunner.spec.model import Spec
 from tests.unit.experiment.test_plan import a_spec
 
 

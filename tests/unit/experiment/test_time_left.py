@@ -22,7 +22,7 @@ from perfrunner.experiment.session import RunContext, begin
 from perfrunner.experiment.stopping import StoppingRule
 from perfrunner.experiment.trial.placement import Deployed, TrialResult
 from perfrunner.results import ResultStore
-from perfrunner.spec import Spec
+from perfrunner.spec.model import Spec
 from tests.support.fakes import PILLOWFIGHT, spec_text, variant
 
 START = datetime(2026, 11, 20, tzinfo=timezone.utc)

@@ -13,8 +13,8 @@ from synthetic import VARIANTS, Shape, write
 from perfrunner.cli import main
 from perfrunner.report import build_report, render
 from perfrunner.results import ResultStore
-from perfrunner.spec import load_spec
 from perfrunner.spec.expectations import ExpectedGain
+from perfrunner.spec.loader import load_spec
 from perfrunner.spec.switches import own_table
 from tools.writeups.archive import read_archive
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from perfrunner.errors import SpecError
-from perfrunner.spec import Spec, load_spec
+from perfrunner.spec.loader import load_spec
+from perfrunner.spec.model import Spec
 
 CLUSTER = """\
 name: here

@@ -8,8 +8,10 @@ from typing import Literal
 import pytest
 from pydantic import ValidationError
 
-from perfrunner.spec import METRICS, Spec, load_cluster, load_spec, metric_type
 from perfrunner.spec.allocator import AllocatorSpec
+from perfrunner.spec.loader import load_cluster, load_spec
+from perfrunner.spec.metrics import METRICS, metric_type
+from perfrunner.spec.model import Spec
 from perfrunner.spec.workloads import ServerWorkload, ToolWorkload, measured_settings
 
 ROOT = Path(__file__).resolve().parents[3]

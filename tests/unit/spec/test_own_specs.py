@@ -9,7 +9,8 @@ import pytest
 
 from perfrunner.domain import MEASURED_PRECONDITIONS, PRECONDITIONS
 from perfrunner.experiment.plan import make_plan
-from perfrunner.spec import Spec, load_spec
+from perfrunner.spec.loader import load_spec
+from perfrunner.spec.model import Spec
 from perfrunner.spec.switches import own_table
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from perfrunner.cli import main
 from perfrunner.errors import SpecError
 from perfrunner.experiment.session import differences, resolved
-from perfrunner.spec import load_spec
 from perfrunner.spec.assemble import profile_names
+from perfrunner.spec.loader import load_spec
 
 EXPERIMENTS = Path(__file__).parents[3] / "specs" / "experiments"
 PROFILES = """\

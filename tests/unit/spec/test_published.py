@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perfrunner.experiment.session import differences, resolved
-from perfrunner.spec import load_spec
 from perfrunner.spec.expectations import PublishedValues
+from perfrunner.spec.loader import load_spec
 
 EXPERIMENTS = Path(__file__).parents[3] / "specs" / "experiments"
 BLOCK = """\

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfrunner.errors import SpecError
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 
 FULL = yaml.safe_load("""
 name: full

@@ -12,7 +12,7 @@ from perfrunner.errors import SpecError, UsageError
 from perfrunner.hosts.container import Image
 from perfrunner.hosts.transport import Transport
 from perfrunner.servers.checks import ChecksHere
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 from perfrunner.spec.pair import spec_document
 
 SPEC = """\

@@ -8,7 +8,8 @@ import pytest
 
 from perfrunner.domain import not_checked, unchecked
 from perfrunner.errors import SpecError
-from perfrunner.spec import Spec, load_spec
+from perfrunner.spec.loader import load_spec
+from perfrunner.spec.model import Spec
 
 SPEC = """\
 name: small

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from perfrunner.errors import SpecError
-from perfrunner.spec import load_spec
 from perfrunner.spec.base import refuse
+from perfrunner.spec.loader import load_spec
 from perfrunner.spec.matrix import variant_name
 from perfrunner.spec.source import SourceSpec, source_from_text
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.errors import SpecError, UsageError
-from perfrunner.spec import load_spec
+from perfrunner.spec.loader import load_spec
 from perfrunner.spec.switches import (
     FILE,
     Switch,

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from perfrunner.errors import SpecError
-from perfrunner.spec import load_spec
 from perfrunner.spec import yaml_core as core
+from perfrunner.spec.loader import load_spec
 from perfrunner.spec.pair import spec_document
 from tests.unit.spec.conftest import CLUSTER, SPEC
 
