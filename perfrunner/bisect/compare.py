@@ -19,7 +19,7 @@ from perfrunner.spec.source import SourceSpec
 
 if TYPE_CHECKING:
     from perfrunner.analysis.model import Comparison
-    from perfrunner.build import Artifact
+    from perfrunner.build.artifact import Artifact
     from perfrunner.experiment.events import Event, Listener
     from perfrunner.sources.resolve import Sources
 

@@ -75,7 +75,7 @@ class Builder(Protocol):
         progress: Progress | None = None,
         programs: Sequence[str] = (),
     ) -> Artifact:
-        """Build a variant as perfrunner.build.build_variant does."""
+        """Build a variant as perfrunner.build.builder.build_variant does."""
         ...
 
     def relink(
@@ -85,7 +85,7 @@ class Builder(Protocol):
         programs: Sequence[str],
         waiting: Progress | None = None,
     ) -> Artifact:
-        """Relink an artifact of this builder as perfrunner.build.relink does.
+        """Relink an artifact of this builder as perfrunner.build.layout.relink does.
 
         `waiting` receives reasons for waiting.
         """

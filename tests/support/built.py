@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.build import Artifact, build_variant
+from perfrunner.build.artifact import Artifact
+from perfrunner.build.builder import build_variant
 from tests.support.fakes import ROOT
 from tests.support.tiny_engine import variant
 

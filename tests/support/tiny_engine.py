@@ -6,7 +6,7 @@ import subprocess
 import textwrap
 from pathlib import Path
 
-from perfrunner.build import Artifact
+from perfrunner.build.artifact import Artifact
 from perfrunner.spec.allocator import AllocatorSpec
 from perfrunner.spec.variant import Variant
 

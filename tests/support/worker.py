@@ -13,7 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perfrunner.build import Artifact, SettingsCheck, place
+from perfrunner.build import place
+from perfrunner.build.artifact import Artifact
+from perfrunner.build.settings_check import SettingsCheck
 from perfrunner.errors import BuildError, PerfrunnerError, SettingsCheckError
 from perfrunner.experiment.events import Event
 from perfrunner.experiment.preflight import builds, hosts, servers

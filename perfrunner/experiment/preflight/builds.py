@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfrunner.build import Artifact, SettingsCheck, check
+from perfrunner.build.artifact import Artifact
 from perfrunner.build.layout import ENGINE_PROGRAM
 from perfrunner.build.place import Builder
-from perfrunner.build.settings_check import engine_environment
+from perfrunner.build.settings_check import SettingsCheck, check, engine_environment
 from perfrunner.build.tools import Progress, silent
 from perfrunner.errors import BuildError, SettingsCheckError
 from perfrunner.experiment.events import (

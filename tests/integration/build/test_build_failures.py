@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.build import build_variant
+from perfrunner.build.builder import build_variant
 from perfrunner.build.cache import CACHE_TAG, own_cache
 from perfrunner.errors import BuildError
 from tests.support.tiny_engine import says, variant

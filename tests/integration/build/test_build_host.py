@@ -20,8 +20,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sshd import Sshd, raised_sshd
 
-from perfrunner.build import Artifact, build_variant, relink, remote
-from perfrunner.build.artifact import sums_of
+from perfrunner.build import remote
+from perfrunner.build.artifact import Artifact, sums_of
+from perfrunner.build.builder import build_variant
+from perfrunner.build.layout import relink
 from perfrunner.build.place import Builder, Platform, open_builder
 from perfrunner.cli import main
 from perfrunner.errors import BuildError, HostError, PerfrunnerError

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.build import Artifact, build_variant, relink
-from perfrunner.build.artifact import git_state
+from perfrunner.build.artifact import Artifact, git_state
+from perfrunner.build.builder import build_variant
+from perfrunner.build.layout import relink
 from perfrunner.build.tree import BuildPlan
 from perfrunner.errors import BuildError
 from tests.support.tiny_engine import says, variant, write_engine

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.build import Artifact, build_variant, relink
-from perfrunner.build.layout import relinked_id, shuffled
+from perfrunner.build.artifact import Artifact
+from perfrunner.build.builder import build_variant
+from perfrunner.build.layout import relink, relinked_id, shuffled
 from perfrunner.build.ninja import parse_commands
 from perfrunner.errors import BuildError
 from tests.support.tiny_engine import says, variant, write_engine

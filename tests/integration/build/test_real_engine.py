@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.build import check, relink
+from perfrunner.build.layout import relink
 from perfrunner.build.ninja import build_commands, parse_commands
+from perfrunner.build.settings_check import check
 from perfrunner.build.tools import build_environment, find_toolchain
 from perfrunner.errors import SettingsCheckError
 from perfrunner.hosts import Host, open_host

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from perfrunner.build import Artifact, build_variant, check
+from perfrunner.build.artifact import Artifact
+from perfrunner.build.builder import build_variant
+from perfrunner.build.settings_check import check
 from perfrunner.errors import SettingsCheckError
 from perfrunner.hosts import Host, open_host
 from perfrunner.spec.cluster import HostSpec

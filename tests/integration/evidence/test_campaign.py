@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfrunner.build import Artifact, SettingsCheck, place
+from perfrunner.build import place
+from perfrunner.build.artifact import Artifact
+from perfrunner.build.settings_check import SettingsCheck
 from perfrunner.errors import TrialError, UsageError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.preflight import builds

@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from perfrunner.analysis.nights import Suspicion
-from perfrunner.build import Artifact, place
+from perfrunner.build import place
+from perfrunner.build.artifact import Artifact
 from perfrunner.cli import main
 from perfrunner.cli.nightly import _histories
 from perfrunner.cli.nightly_verify import direct_comparison

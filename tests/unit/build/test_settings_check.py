@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.build import check, settings_check
+from perfrunner.build import settings_check
+from perfrunner.build.settings_check import check
 from perfrunner.domain import unchecked
 from perfrunner.errors import SettingsCheckError
 from perfrunner.hosts import Host, open_host

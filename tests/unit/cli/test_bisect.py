@@ -12,8 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perfrunner.build import Artifact
-from perfrunner.build.artifact import write_manifest
+from perfrunner.build.artifact import Artifact, write_manifest
 from perfrunner.errors import BuildError
 from perfrunner.experiment import events as ev
 from perfrunner.results import ExperimentRecord, ResultStore

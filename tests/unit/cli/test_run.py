@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from perfrunner.build import Artifact
+from perfrunner.build.artifact import Artifact
 from perfrunner.cli.build import RememberedSettingsChecks
 from perfrunner.cli.output import LostOutput
 from perfrunner.cli.request import resume_command

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perfrunner.build import Artifact
+from perfrunner.build.artifact import Artifact
 from perfrunner.experiment.preflight.builds import Relinks, relinks_wanted
 from perfrunner.experiment.trial.placement import CredentialFiles, Deployed, Placement
 from perfrunner.hosts import open_host
