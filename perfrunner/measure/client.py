@@ -127,6 +127,11 @@ def report_of(document: Any, where: str) -> ClientReport:
     )
 
 
+def parse_reports(texts: Mapping[str, str]) -> ClientReport:
+    """Parse the reports of the processes of one phase, by file name, and merge them. Raises TrialError."""
+    return merge_reports([parse_report(text, name) for name, text in texts.items()])
+
+
 def merge_reports(reports: Sequence[ClientReport]) -> ClientReport:
     """Merge the reports of the processes of one phase into that of a single client."""
     if not reports:

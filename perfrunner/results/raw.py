@@ -21,7 +21,7 @@ import numpy as np
 
 from perfrunner.domain import known_fields
 from perfrunner.errors import TrialError
-from perfrunner.measure.client import Histogram, Phase, Second, merge_reports, parse_report
+from perfrunner.measure.client import ClientReport, Histogram, Second, parse_reports
 from perfrunner.measure.cpu_profile import Folded, parse_folded
 from perfrunner.measure.memory import Sample, parse_samples
 from perfrunner.measure.turns import Slices, read_slices
@@ -196,14 +196,12 @@ def _read(raw: RawSeries, trial: TrialRecord, files: Mapping[str, Path]) -> None
         for name in sorted(fnmatch.filter(files, "samples*.jsonl"))
     ]
     memory = tuple(_memory(samples) for samples in nodes if samples)
-    reports = [
-        parse_report(files[name].read_text(), name)
-        for name in sorted(fnmatch.filter(files, "client*.json"))
-    ]
-    client = merge_reports(reports) if reports else None
+    client = _report(files, "client*.json")
     drive = client.drive if client else None
     names = PHASES.get(client.tool, OTHER_PHASES) if client else OTHER_PHASES
-    prepared = client.prepare if client and client.prepare else _populated(files)
+    # A separate program may have filled the engine before; its report is not a series, and may be missing.
+    filler = client if client and client.prepare else _report(files, "populate*.json")
+    prepared = filler.prepare if filler else None
     before = None
     if prepared is not None and prepared.seconds > 0:
         before = Before(names[0], prepared.seconds, prepared.ops / prepared.seconds)
@@ -220,13 +218,10 @@ def _read(raw: RawSeries, trial: TrialRecord, files: Mapping[str, Path]) -> None
     raw.inside.append(Inside(trial.case, trial, rates, memory, latency, before, names[1], together))
 
 
-def _populated(files: Mapping[str, Path]) -> Phase | None:
-    """Return the report of a separate program that filled the engine before. It is not a series, and may be missing."""
-    reports = [
-        parse_report(files[name].read_text(), name)
-        for name in sorted(fnmatch.filter(files, "populate*.json"))
-    ]
-    return merge_reports(reports).prepare if reports else None
+def _report(files: Mapping[str, Path], pattern: str) -> ClientReport | None:
+    """Return the report of all processes whose files match, if there are any."""
+    texts = {name: files[name].read_text() for name in sorted(fnmatch.filter(files, pattern))}
+    return parse_reports(texts) if texts else None
 
 
 def _rates(series: Sequence[Second]) -> Points:

@@ -9,7 +9,7 @@ from functools import cache
 
 from perfrunner.children import python_archive
 from perfrunner.errors import TrialError
-from perfrunner.measure.client import SCHEMA, cross_check, merge_reports, parse_report
+from perfrunner.measure.client import SCHEMA, cross_check, parse_reports
 from perfrunner.measure.memory import memory_metrics
 from perfrunner.measure.turns import steady_window
 from perfrunner.spec.workloads import SdkSpec
@@ -93,7 +93,7 @@ def run(bench: Group, spec: SdkSpec) -> list[Measured]:
 
 def access(variant: ServerBench, spec: SdkSpec) -> Driven:
     texts = program(variant, spec, "access", access_arguments, output="client", in_step=True)
-    report = merge_reports([parse_report(text, name) for name, text in texts.items()])
+    report = parse_reports(texts)
     phase = driven(report)
     facts = {"sdk": versions(texts), "errors": dict(phase.errors)}
     if spec.operations is not None:

@@ -18,7 +18,7 @@ from itertools import zip_longest
 from typing import Any
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.client import ClientReport, merge_reports, parse_report
+from perfrunner.measure.client import ClientReport, parse_reports
 from perfrunner.measure.turns import PARTS_FACT
 from perfrunner.spec.workloads import StepSpec
 from perfrunner.workloads.bench import Around, Group, Measured, ServerBench, Share
@@ -50,7 +50,7 @@ def run(bench: Group, spec: StepSpec) -> list[Measured]:
     consistency = parse_checked_consistency(around.texts)
     require_consistent_record(consistency, spec)
 
-    report = merge_reports([parse_report(text, name) for name, text in around.texts.items()])
+    report = parse_reports(around.texts)
     phase = driven(report)
     metrics = step_metrics(consistency.per_ms, spec.ramp, around.began, around.ended, phase.seconds)
     return [

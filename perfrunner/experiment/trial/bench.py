@@ -20,7 +20,7 @@ from perfrunner.experiment.trial.sampling import Profiler, sample_once, start_sa
 from perfrunner.experiment.trial.server import Engine, ServerProcess
 from perfrunner.experiment.trial.vbucket_map import bracketed
 from perfrunner.hosts.process import CommandTimeout, ProcessHandle
-from perfrunner.measure.client import ClientReport, merge_reports, parse_report
+from perfrunner.measure.client import ClientReport, parse_reports
 from perfrunner.measure.instructions import (
     CountedEngine,
     CountedLoad,
@@ -79,8 +79,7 @@ class Bench:
     ) -> ClientReport:
         placements = self.placements[:1] if single else self.placements
         commands = [(placement, [f"{placement.tools}/bin/{tool}"]) for placement in placements]
-        texts = self._on_clients(tool, commands, arguments, output, in_step=in_step)
-        return merge_reports([parse_report(text, name) for name, text in texts.items()])
+        return parse_reports(self._on_clients(tool, commands, arguments, output, in_step=in_step))
 
     def load_program(
         self,

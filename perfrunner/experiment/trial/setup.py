@@ -187,15 +187,51 @@ class TrialSetup:
     def _start(self, bench: Bench, variant: OpenTrial, cpus: CpuSets, port: int) -> None:
         """Start a server on every engine node. `bench` has each one as soon as it runs, to stop it."""
         env = self._environment(variant)
-        start = ServerStart(self.spec, variant.task, variant.deployed, env, cpus.engine)
         engines: list[ServerProcess] = []
         bench.engines = engines
         for placement in self.engine_nodes:
-            setup = start.setup(placement, variant.name, port)
+            setup = self._server(variant, placement, port, env, cpus.engine)
             with self.shield():
                 engines.append(
                     start_server(placement.host, setup, bench.trial.recorder, self.run_id)
                 )
+
+    def _server(
+        self, variant: OpenTrial, placement: Placement, port: int, env: Mapping[str, str], cpus: str
+    ) -> EngineSetup | CommandSetup:
+        """Return the parameters of the server of a trial on one node."""
+        host, deployed = placement.host.name, variant.deployed
+        common: dict[str, Any] = {
+            "tools": deployed.tools[host],
+            "directory": f"{placement.run_dir}/{variant.name}",
+            "credentials": placement.credentials,
+            "listen": placement.listen,
+            "address": placement.address,
+            "port": port,
+            "env": env,
+            "cpus": cpus,
+        }
+        if deployed.server is not None:
+            return CommandSetup(
+                name="server",
+                command=deployed.server,
+                python=client_python(self.spec, host),
+                **common,
+            )
+        engine = self.spec.engine
+        several = len(self.spec.cluster.engine_nodes) > 1
+        return EngineSetup(
+            name=f"engine-{host}" if several else "engine",
+            artifact=deployed.paths[host],
+            bucket=variant.task.bucket,
+            quota_mb=engine.quota_mb,
+            vbuckets=engine.vbuckets,
+            threads=engine.threads,
+            shards=engine.shards,
+            params=self.spec.params_of(variant.task.variant),
+            follows=several,
+            **common,
+        )
 
     def _contexts(
         self, variants: Sequence[OpenTrial], recorder: ScriptRecorder
@@ -328,52 +364,6 @@ class TrialSetup:
                     for placement in placements
                 ],
             )
-
-
-@dataclass(frozen=True)
-class ServerStart:
-    """The settings that all servers of one trial share, on every node."""
-
-    spec: Spec
-    task: TrialKey
-    deployed: Deployed
-    env: Mapping[str, str]
-    cpus: str
-
-    def setup(self, placement: Placement, directory: str, port: int) -> EngineSetup | CommandSetup:
-        """Return the parameters of the server on a node; `directory` is the trial's name there."""
-        host = placement.host.name
-        common: dict[str, Any] = {
-            "tools": self.deployed.tools[host],
-            "directory": f"{placement.run_dir}/{directory}",
-            "credentials": placement.credentials,
-            "listen": placement.listen,
-            "address": placement.address,
-            "port": port,
-            "env": self.env,
-            "cpus": self.cpus,
-        }
-        if self.deployed.server is not None:
-            return CommandSetup(
-                name="server",
-                command=self.deployed.server,
-                python=client_python(self.spec, host),
-                **common,
-            )
-        engine = self.spec.engine
-        several = len(self.spec.cluster.engine_nodes) > 1
-        return EngineSetup(
-            name=f"engine-{host}" if several else "engine",
-            artifact=self.deployed.paths[host],
-            bucket=self.task.bucket,
-            quota_mb=engine.quota_mb,
-            vbuckets=engine.vbuckets,
-            threads=engine.threads,
-            shards=engine.shards,
-            params=self.spec.params_of(self.task.variant),
-            follows=several,
-            **common,
-        )
 
 
 def choose_ports(spec: Spec, variants: Sequence[Deployed], node: Placement) -> list[int]:
