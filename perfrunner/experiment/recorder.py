@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from perfrunner.analysis.estimate import NotARatioError, Pairing, paired_effects
 from perfrunner.analysis.looks import Look
@@ -54,15 +54,6 @@ class EtaEstimator:
         return sum(average if mean is None else mean for mean in means)
 
 
-class Ended(Protocol):
-    """The part of a finished trial used here (a TrialResult or a stored TrialRecord)."""
-
-    @property
-    def status(self) -> str: ...
-    @property
-    def metrics(self) -> Mapping[str, float]: ...
-
-
 @dataclass
 class _Pairs:
     """The values of a variant and of the baseline in the same group, by block."""
@@ -84,7 +75,7 @@ class InterimEstimates:
         default_factory=lambda: defaultdict(lambda: defaultdict(_Pairs))
     )
 
-    def add(self, task: TrialKey, trial: Ended) -> None:
+    def add(self, task: TrialKey, trial: TrialResult | TrialRecord) -> None:
         """Add a finished trial. Only the latest attempt of a case in a block can count."""
         attempt, values = self._open.get(task.block_case, (task.attempt, {}))
         if attempt != task.attempt:

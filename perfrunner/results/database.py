@@ -53,7 +53,8 @@ def upgrade(connection: Connection, version: int) -> None:
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
-    steps = {int(step.revision): step for step in ScriptDirectory(str(SCRIPTS)).walk_revisions()}
+    scripts = ScriptDirectory(str(SCRIPTS), version_locations=[str(SCRIPTS)])
+    steps = {int(step.revision): step for step in scripts.walk_revisions()}
     if version not in steps:
         return
     with Operations.context(MigrationContext.configure(connection)):
