@@ -31,7 +31,7 @@ class Piece(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def _matching(pattern: str, description: str) -> AfterValidator:
+def matching(pattern: str, description: str) -> AfterValidator:
     compiled = re.compile(pattern)
 
     def check(value: str) -> str:
@@ -56,23 +56,22 @@ def _as_tuple(value: Any) -> Any:
 
 
 ExperimentName = Annotated[
-    str, _matching(r"[a-z0-9][a-z0-9-]{0,63}", "a name of a-z, 0-9 and '-' (at most 64 characters)")
+    str, matching(r"[a-z0-9][a-z0-9-]{0,63}", "a name of a-z, 0-9 and '-' (at most 64 characters)")
 ]
 PlainName = Annotated[
     str,
-    _matching(
+    matching(
         r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
         "a name of letters, digits, '.', '_' and '-' (at most 64 characters)",
     ),
 ]
 VariantName = Annotated[
     str,
-    _matching(NAME, NAME_WANTED),
+    matching(NAME, NAME_WANTED),
 ]
 ScalarText = Annotated[str, BeforeValidator(_scalar_text)]
 ListAsTuple = BeforeValidator(_as_tuple)
 BucketType: TypeAlias = Literal["persistent", "ephemeral"]
-matching = _matching
 
 
 def refuse(texts: Mapping[Any, str]) -> None:
