@@ -45,10 +45,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. `grain` says what one row represents."""
+    """A table, by the name of its file."""
 
     name: str
-    grain: str
     columns: tuple[Column, ...]
 
 
@@ -64,13 +63,11 @@ TABLES: dict[str, Table] = {
     table.name: table
     for table in (
         Table(
-            "trials",
-            "one metric of one trial",
+            "trials",  # a row is one metric of one trial
             tuple(Column(name, kind, meaning) for name, kind, meaning in TRIAL_COLUMNS),
         ),
         Table(
-            "rounds",
-            "one slice of load on one variant, of interleaved trials",
+            "rounds",  # a row is one slice of load on one variant, of interleaved trials
             (
                 *PLACE,
                 Column("round", "integer", "counts from 1 in the trial"),
@@ -83,8 +80,7 @@ TABLES: dict[str, Table] = {
             ),
         ),
         Table(
-            "series",
-            "one point of one series inside a trial",
+            "series",  # a row is one point of one series inside a trial
             (
                 *PLACE,
                 Column("series", "text", "ops_per_s, or of memory RSS, mapped, resident, allocated, mem_used, payload"),
