@@ -24,7 +24,7 @@ from importlib.resources import files
 
 from perfrunner.hosts.process import BASE_ENVIRONMENT
 
-NOT_UP, NO_LOG, BAD_FILE, IN_USE, REFUSED, MACHINE_IN_USE, NO_PROGRAMS = 70, 73, 74, 75, 76, 77, 78
+IN_USE, MACHINE_IN_USE, NO_PROGRAMS = 75, 77, 78  # of the exit statuses above
 # Bytes that get-file.sh sends before the file's own: sha256 and size.
 GET_FILE_HEADER = 64 + 1 + 14 + 1
 _AFTER = "# after: "

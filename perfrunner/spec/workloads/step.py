@@ -16,7 +16,7 @@ LEAST_S = 1.0  # of load before and after the step
 # kMaxBatchBytes of engine_src/load/generators/consistency_checker_options.cc.
 MOST_BATCH_BYTES = 256 * 2**20
 # Rates and durations as estimates for the plan.
-READ_PER_S, POPULATED_PER_S, MOVED_PER_S, STEP_S = 100_000, 200_000, 50, 2.0
+READ_PER_S, POPULATED_PER_S, STEP_S = 100_000, 200_000, 2.0
 _OF = {"detection": "failover", "share": "rebalance", "at_once": "rebalance"}
 
 
