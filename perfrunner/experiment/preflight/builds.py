@@ -35,7 +35,6 @@ from perfrunner.experiment.events import (
 from perfrunner.experiment.plan import layout_seed, placing_order
 from perfrunner.experiment.trial.placement import Deployed, Placement
 from perfrunner.hosts.transport import Transport
-from perfrunner.servers.prepare import PreparedServer, prepare
 from perfrunner.sources.model import ResolvedSource, as_record
 from perfrunner.spec.allocator import SYSTEM, AllocatorSpec
 from perfrunner.spec.model import Spec
@@ -45,6 +44,7 @@ from perfrunner.spec.workloads import ToolWorkload
 if TYPE_CHECKING:
     from perfrunner.experiment.preflight.hosts import RunHosts
     from perfrunner.results import BuildRecord
+    from perfrunner.servers.prepare import PreparedServer
     from perfrunner.sources.resolve import Sources
 
 
@@ -154,6 +154,9 @@ def build_all(
         progress = partial(_progress, listener, name)
         try:
             if variant.server is not None:
+                # Imported late: most runs have no other server than the engine.
+                from perfrunner.servers.prepare import prepare
+
                 commit = sources.servers.get(name)
                 sha = None if commit is None else commit.sha
                 server = prepare(
