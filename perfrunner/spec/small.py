@@ -44,19 +44,7 @@ SMALL: dict[str, Any] = {
     "baseline": "engine",
     "engine": {"threads": 2, "shards": 2, "quota_mb": 1024},
     "workloads": {
-        "pillowfight": {
-            "type": "pillowfight",
-            "items": 50_000,
-            "set_share": 80,
-            "value_size": 256,
-            "batch": 100,
-            "threads": 1,
-            "connections": 1,
-            "key_semantics": "random",
-            "ramp": 0.3,
-            "duration": 1.4,
-            "settle": 0.0,
-        },
+        "pillowfight": {**_MIXED, "items": 50_000, "set_share": 80},
         "append": {
             "type": "append",
             "items": 20_000,  # more than a second of updates where a CPU does half a million a second
