@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from perfrunner.servers.adapter import State
-from perfrunner.servers.registry import ADAPTERS, adapter_for, guess_kind, guess_protocol
+from perfrunner.servers.registry import ADAPTERS, guess_kind, guess_protocol
 from perfrunner.servers.wire import UnfitError, Wire, WireError, connected, log_in
 
 POLL_S = 0.02
@@ -59,7 +59,7 @@ def ask(given: argparse.Namespace) -> State:
     if given.kind == "other":
         return State()
     with _logged_in(given) as wire:
-        return adapter_for(given.kind).ask(wire, given.wrong_figures)
+        return ADAPTERS[given.kind].ask(wire, given.wrong_figures)
 
 
 def _begin(given: argparse.Namespace) -> str:
@@ -67,7 +67,7 @@ def _begin(given: argparse.Namespace) -> str:
     if given.kind == "other":
         return ""
     with _logged_in(given) as wire:
-        return adapter_for(given.kind).begin(wire)
+        return ADAPTERS[given.kind].begin(wire)
 
 
 @contextlib.contextmanager
@@ -141,7 +141,7 @@ def _serving(given: argparse.Namespace) -> int | None:
         with connected(given.host, given.port) as wire:
             return _answering(given.pid, given.port, wire.own_port, answered=False)
     with _logged_in(given) as wire:
-        adapter_for(given.kind).ask(wire, given.wrong_figures)
+        ADAPTERS[given.kind].ask(wire, given.wrong_figures)
         return _answering(given.pid, given.port, wire.own_port, answered=True)
 
 

@@ -24,7 +24,7 @@ from perfrunner.hosts.transport import Transport
 from perfrunner.paths import is_directory, is_file
 from perfrunner.servers.preload import find_library, linked_allocator, marked, read_elf
 from perfrunner.servers.redis import OVERRULED
-from perfrunner.servers.registry import ADAPTERS, adapter_for
+from perfrunner.servers.registry import ADAPTERS
 from perfrunner.sources.git import Repository
 from perfrunner.sources.run_git import GitError
 from perfrunner.spec.allocator import env_problems, is_crate
@@ -62,7 +62,7 @@ class ChecksHere:
                 if (not remote or "/" in word) and (text := program_problem(word, sent=remote)):
                     wrong["command", at] = text
         kind = kind_of(server, _serving_program(server, remote=remote))
-        adapter, own = adapter_for(kind), server.own_words[1:]
+        adapter, own = ADAPTERS[kind], server.own_words[1:]
         refused = adapter.refused(own)
         if server.image is None:  # whose files are its own
             refused |= adapter.shared(own)
@@ -233,7 +233,7 @@ def unfit_in_files(kind: str, arguments: Sequence[str], host: Transport) -> str 
 
     The files are those of `host`.
     """
-    adapter = adapter_for(kind)
+    adapter = ADAPTERS[kind]
     given = {word[2:].lower() for word in arguments if word.startswith("--")}
     for file in adapter.files(arguments):
         settings = {

@@ -15,10 +15,6 @@ ADAPTERS: dict[str, Adapter] = {
 _PROBE_TIMEOUT_S = 2.0
 
 
-def adapter_for(kind: str) -> Adapter:
-    return ADAPTERS[kind]
-
-
 def guess_kind(host: str, port: int) -> str:
     """Ask a server of an unknown program what it speaks; `other` if it answers no question."""
     if _speaks(host, port, lambda wire: wire.resp("PING")):

@@ -30,7 +30,7 @@ from perfrunner.servers.placing import own_allocator, place
 from perfrunner.servers.preload import asking, defines, read_back
 from perfrunner.servers.prepare import PreparedServer
 from perfrunner.servers.redis import SAVES_NOTHING
-from perfrunner.servers.registry import adapter_for
+from perfrunner.servers.registry import ADAPTERS
 from perfrunner.spec.allocator import ALIASES, TUNABLES, asked_tunables
 from perfrunner.spec.cluster import LOOPBACK
 from perfrunner.spec.model import Spec
@@ -83,7 +83,7 @@ def deploy_server(
     root = server.image is not None or host.run(["id", "-u"]).stdout.strip() == "0"
     own = asked.own_words[1:]
     directory = DIRECTORY if server.image is None else None
-    added = adapter_for(server.kind).added(
+    added = ADAPTERS[server.kind].added(
         own, root=root, listen=placement.listen, directory=directory
     )
     _give_password(variant, hosts, placement, listener)
@@ -96,7 +96,7 @@ def deploy_server(
         variant, command, env, placement, tools[node], client_python(spec, node)
     )
     kind, state = process.kind, State(**process.state)
-    adapter = adapter_for(kind)
+    adapter = ADAPTERS[kind]
     _refuse(variant, adapter.unfit(state.settings))
     if server.image is None:
         _refuse_to_save(variant, adapter.saves_to(own, state.settings), placement)
@@ -275,7 +275,7 @@ def _refuse(variant: Variant, wrong: str | None) -> None:
 
 def _checked(variant: Variant, kind: str, arguments: Sequence[str], state: State) -> dict[str, str]:
     """Return the settings that the arguments ask for, as read back. Raises SettingsCheckError if one differs."""
-    adapter = adapter_for(kind)
+    adapter = ADAPTERS[kind]
     read = {}
     for name, asked in adapter.requested(arguments).items():
         actual = state.settings.get(name)

@@ -30,7 +30,7 @@ from perfrunner.hosts.transport import Transport
 from perfrunner.measure.memory import numbers
 from perfrunner.servers.adapter import HAS_NO_PASSWORD, REFUSES_PASSWORD, Adapter
 from perfrunner.servers.preload import check_maps
-from perfrunner.servers.registry import ADAPTERS, adapter_for
+from perfrunner.servers.registry import ADAPTERS
 from perfrunner.spec.server import DIRECTORY, PORT
 
 _MAIN = """\
@@ -78,7 +78,7 @@ class ServerCommand:
 
     @property
     def adapter(self) -> Adapter:
-        return adapter_for(self.kind or "other")
+        return ADAPTERS[self.kind or "other"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -354,4 +354,4 @@ class CommandServer(ServerProcess):
 
     def _ended_cleanly(self, status: ExitStatus) -> bool:
         kind = self.kind or self.setup.command.kind
-        return adapter_for(kind or "other").clean_stop(status.code, status.signal)
+        return ADAPTERS[kind or "other"].clean_stop(status.code, status.signal)

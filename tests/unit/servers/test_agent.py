@@ -19,7 +19,7 @@ import pytest
 from perfrunner.servers import agent
 from perfrunner.servers.adapter import State
 from perfrunner.servers.agent import free_ports, listener, listens, read_usage, stack_bytes
-from perfrunner.servers.registry import adapter_for, guess_kind
+from perfrunner.servers.registry import ADAPTERS, guess_kind
 from perfrunner.servers.wire import Wire, WireError, connected
 
 
@@ -163,7 +163,7 @@ def test_a_server_may_answer_a_part_of_the_questions(
     assert (results["ready"], results["kind"], results["protocol"]) == (True, kind, protocol)
     state = State(**results["state"])
     assert (state.settings, state.figures, state.counters) == ({}, {}, {})
-    (text,) = adapter_for(kind).warnings(state)
+    (text,) = ADAPTERS[kind].warnings(state)
     assert text.endswith("settings, memory figures, counters of operations")
 
 
