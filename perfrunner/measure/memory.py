@@ -81,10 +81,10 @@ def memory_metrics(
     if now.pss_file is not None:
         metrics["pss_bytes"] = float(now.pss - now.pss_file)
     for metric, key in _ALLOCATOR_METRICS.items():
-        value = now.stat_value(key)
+        value = now.stat.get(key)
         if value is not None:
             metrics[metric] = value
-    active, resident = now.stat_value(ACTIVE), now.stat_value(RESIDENT)
+    active, resident = now.stat.get(ACTIVE), now.stat.get(RESIDENT)
     if active is not None and resident is not None:
         metrics["allocator_rss_bytes"] = resident - active
     held = {
@@ -94,13 +94,13 @@ def memory_metrics(
         "vsz": vsz,
         **_without_store(now),
     }
-    mapped = now.stat_value(MAPPED)
+    mapped = now.stat.get(MAPPED)
     if mapped is not None:
         held["mapped"] = mapped
-    if not complete and None in (now.stat_value(MEM_USED), settled.stat_value(MEM_USED)):
+    if not complete and None in (now.stat.get(MEM_USED), settled.stat.get(MEM_USED)):
         return metrics
     metrics |= _fragmentations("fragmentation", _mem_used(now), _mem_used(settled), held, settled)
-    payload, payload_settled = now.stat_value(PAYLOAD), settled.stat_value(PAYLOAD)
+    payload, payload_settled = now.stat.get(PAYLOAD), settled.stat.get(PAYLOAD)
     if payload is not None and payload_settled is not None:
         _refuse_impossible(payload, _mem_used(now))
         metrics["payload_bytes"] = payload
@@ -127,7 +127,7 @@ def _fragmentations(
 
 def _without_store(now: Sample) -> dict[str, float]:
     """Return the held memory without the store; empty if the bucket has no store, or its size is unknown."""
-    store, mapped = now.stat_value(STORE), now.stat_value(MAPPED)
+    store, mapped = now.stat.get(STORE), now.stat.get(MAPPED)
     if store is None:
         return {}
     held = {"rss_now_no_store": now.rss_true - store}
@@ -135,7 +135,7 @@ def _without_store(now: Sample) -> dict[str, float]:
 
 
 def _mem_used(sample: Sample) -> float:
-    used = sample.stat_value(MEM_USED)
+    used = sample.stat.get(MEM_USED)
     if used is None:
         raise TrialError(f"STAT memory does not report {MEM_USED}")
     return used
@@ -161,10 +161,6 @@ class Sample:
     def rss_true(self) -> int:
         """Rss without pages that were returned by MADV_FREE but not yet reclaimed (old jemalloc frees lazily)."""
         return self.rss - self.lazyfree
-
-    def stat_value(self, key: str) -> float | None:
-        """Return a value of STAT memory; None if it is absent."""
-        return self.stat.get(key)
 
 
 def parse_samples(text: str, where: str) -> list[Sample]:

@@ -234,7 +234,7 @@ def _memory(samples: list[Sample]) -> dict[str, Points]:
     start = samples[0].t
     kinds: dict[str, Points] = {"RSS": [(s.t - start, float(s.rss_true)) for s in samples]}
     for kind, key in KINDS.items():
-        points = [(s.t - start, v) for s in samples if (v := s.stat_value(key)) is not None]
+        points = [(s.t - start, v) for s in samples if (v := s.stat.get(key)) is not None]
         if points:
             kinds[kind] = points
     return kinds

@@ -235,9 +235,8 @@ class CommandServer(ServerProcess):
             fields.append(f"password-file={credentials.of_server(command.password)}")
         return [*fields, f"protocol={command.protocol}"]
 
-    def group_session(self, credentials: CredentialFiles) -> list[str]:
-        del credentials  # the fields of a variant hold protocol and password
-        return []
+    def group_session(self) -> list[str]:
+        return []  # the fields of a variant hold protocol and password
 
     # -- internal
 

@@ -102,7 +102,7 @@ class GroupBench:
                 flag
                 for variant in self.variants
                 for flag in (
-                    *variant.engines[0].group_session(placement.credentials),
+                    *variant.engines[0].group_session(),
                     # Servers of CPU clocks want the run's password, whatever the variants are.
                     *([f"--password-file={placement.credentials.password}"] if clocks else []),
                 )

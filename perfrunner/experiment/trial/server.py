@@ -115,9 +115,9 @@ class ServerProcess(ABC):
     def session(self, credentials: CredentialFiles) -> list[str]:
         """Return a load tool's flags for protocol and login; `credentials` are on the client's host."""
 
-    def group_session(self, credentials: CredentialFiles) -> list[str]:
+    @abstractmethod
+    def group_session(self) -> list[str]:
         """Return the flags of `session` that a group's load tool takes next to the fields of its variants."""
-        return self.session(credentials)
 
     @abstractmethod
     def variant_fields(self, credentials: CredentialFiles) -> list[str]:
@@ -360,9 +360,8 @@ class Engine(ServerProcess):
     def session(self, credentials: CredentialFiles) -> list[str]:
         return [f"--user={USER}", f"--password-file={credentials.password}", "--bucket=default"]
 
-    def group_session(self, credentials: CredentialFiles) -> list[str]:
+    def group_session(self) -> list[str]:
         # The fields of a variant hold user and password: other servers may have none.
-        del credentials
         return ["--bucket=default"]
 
     def variant_fields(self, credentials: CredentialFiles) -> list[str]:
