@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from perfrunner.spec.model import Spec
 
 # Modules that a night needs after its runs; as in cli/run.py, they are loaded before.
-_NEEDED_LATER = ("cli.clean", "cli.nightly_verify", "report.site", "spec.pair")
+_NEEDED_LATER = ("build.cache", "cli.clean", "cli.nightly_verify", "report.site", "spec.pair")
 LOG_LINES = 12  # of the log of a failed run, in the mail
 CHECKOUT = "(checkout)"  # key of the checkout in state.json; no spec can have this name
 

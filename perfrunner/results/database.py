@@ -53,8 +53,8 @@ def upgrade(connection: Connection, version: int) -> None:
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
-    scripts = ScriptDirectory(str(SCRIPTS), version_locations=[str(SCRIPTS)])
-    steps = {int(step.revision): step for step in scripts.walk_revisions()}
+    revisions = ScriptDirectory(str(SCRIPTS), version_locations=[str(SCRIPTS)])
+    steps = {int(step.revision): step for step in revisions.walk_revisions()}
     if version not in steps:
         return
     with Operations.context(MigrationContext.configure(connection)):

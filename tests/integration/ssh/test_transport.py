@@ -21,7 +21,7 @@ from perfrunner.hosts import (
     Host,
     open_host,
     scripts,
-    shell,
+    transport,
 )
 from perfrunner.hosts.process import BASE_ENVIRONMENT, Raw
 from perfrunner.spec.units import cpu_numbers
@@ -271,7 +271,7 @@ class TestDeploy:
             return execute(argv, **kwargs)
 
         monkeypatch.setattr(host.transport, "_execute", counted)
-        monkeypatch.setattr(shell, "pack_tree", lambda *_: pytest.fail("packed"))
+        monkeypatch.setattr(transport, "pack_tree", lambda *_: pytest.fail("packed"))
         host._deployed.clear()
         host.deploy(artifact, "b1")
         assert len(exchanges) == 1
@@ -298,7 +298,7 @@ class TestDeploy:
 
     def test_a_damaged_stream_is_refused(self, host: Host, artifact: Path, monkeypatch) -> None:
         monkeypatch.setattr(
-            shell, "pack_tree", lambda directory, out: out.write(b"no tar") and "0" * 64
+            transport, "pack_tree", lambda directory, out: out.write(b"no tar") and "0" * 64
         )
         with pytest.raises(HostError):
             host.deploy(artifact, "b1")
