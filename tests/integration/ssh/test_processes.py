@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -173,7 +174,7 @@ class TestProcesses:
         process = begin(host, "sleep", "60")
         registry = Path(host.work_dir, "registry/worker.json")
         entry = registry.read_text()
-        registry.write_text(entry.replace(f'"start_time": {process.start_time}', '"start_time": 1'))
+        registry.write_text(json.dumps({**json.loads(entry), "start_time": 1}) + "\n")
         (stranger,) = host.processes()
         assert stranger.signal(signal.SIGTERM) is False
         registry.write_text(entry)
@@ -184,7 +185,8 @@ class TestProcesses:
         process = begin(host, "sleep", "60")
         registry = Path(host.work_dir, "registry/worker.json")
         entry = registry.read_text()
-        registry.write_text(entry.replace(process.boot_id, "00000000-0000-0000-0000-000000000000"))
+        before = {**json.loads(entry), "boot_id": "00000000-0000-0000-0000-000000000000"}
+        registry.write_text(json.dumps(before) + "\n")
         (old,) = host.processes()
         assert old.poll() == ExitStatus()
         assert "without a recorded status" in str(old.poll())
