@@ -8,10 +8,13 @@ import importlib
 import importlib.util
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any
 
 import click
@@ -184,7 +187,7 @@ class LazyGroup(click.Group):
 
     def _invoke(self, ctx: click.Context) -> Any:
         try:
-            with _lost_output_handled():
+            with _signals_as_ctrl_c(), _lost_output_handled():
                 value = super().invoke(ctx)
                 sys.stdout.flush()
         except PerfrunnerError as error:
@@ -224,6 +227,27 @@ def _is_nowhere() -> bool:
     except FileNotFoundError:
         return True
     return False
+
+
+@contextlib.contextmanager
+def _signals_as_ctrl_c() -> Iterator[None]:
+    """End on SIGTERM and SIGHUP as on Ctrl-C: stop child processes, and remove temporary files."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        del signum, frame
+        raise KeyboardInterrupt
+
+    before = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGHUP)}
+    mine = [s for s, handler in before.items() if handler is signal.SIG_DFL]  # nohup ignores SIGHUP
+    if threading.current_thread() is not threading.main_thread():
+        mine = []
+    for signum in mine:
+        signal.signal(signum, interrupt)
+    try:
+        yield
+    finally:
+        for signum in mine:
+            signal.signal(signum, signal.SIG_DFL)
 
 
 @contextlib.contextmanager

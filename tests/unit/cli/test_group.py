@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,9 @@ import pytest
 from perfrunner import __version__
 from perfrunner.cli.group import COMMANDS, GROUPS, main
 from perfrunner.errors import BuildError, HostError, SpecError, UsageError
+from tests.support.waiting import PATIENCE_S, until
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_help_lists_the_commands_and_exit_codes(cli):
@@ -85,6 +89,37 @@ def test_ctrl_c_is_130(cli, monkeypatch):
     assert "interrupted" in cli("plan", "spec.yaml", code=130).stderr
 
 
+# A command whose build never ends.
+BUILDS = """
+import sys
+import perfrunner.spec
+from perfrunner.build.tools import run_logged, silent
+from perfrunner.cli import main
+def build(*_, **__):
+    with open(sys.argv[1] + "/log", "w") as log:
+        command = ["sh", "-c", "echo $$ >pid.part; mv pid.part pid; exec sleep 1000"]
+        run_logged(command, what="it", log=log, env={"PATH": "/usr/bin:/bin"}, progress=silent)
+perfrunner.spec.load_spec = build
+main(["plan", "spec.yaml"])
+"""
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name)
+def test_a_command_that_is_ended_ends_what_it_started(cli, signum):
+    command = [sys.executable, "-c", BUILDS, str(cli.directory)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, cwd=cli.directory, env=env, stderr=subprocess.PIPE)
+    written = cli.directory / "pid"
+    until(written.exists, "the build runs")
+    process.send_signal(signum)
+    _, stderr = process.communicate(timeout=PATIENCE_S)
+    build = Path("/proc") / written.read_text().strip()
+    left = build.exists()
+    if left:
+        os.kill(int(build.name), signal.SIGKILL)
+    assert (process.returncode, stderr, left) == (130, b"interrupted\n", False)
+
+
 def test_a_defect_keeps_its_traceback(cli, monkeypatch):
     def crash(*_, **__):
         raise ZeroDivisionError
@@ -103,9 +138,6 @@ def test_a_module_that_is_missing_is_no_verdict(cli, monkeypatch):
 
 def test_the_group_is_the_console_script():
     assert main.name == "main"
-
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
