@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from types import FrameType
+from typing import Any
 
 # `-m` would look for modules in the current directory first: in another clone, or for the user's own random.py.
 _MAIN = """\
@@ -23,6 +27,37 @@ def with_store(environment: Mapping[str, str], url: str | None) -> dict[str, str
     The URL may contain a password, and every user of the machine can read command lines.
     """
     return {**environment} if url is None else {**environment, STORE_VARIABLE: url}
+
+
+def run_child(command: Sequence[str], **options: Any) -> int:
+    """Run a command to its end and return its exit code. `options` are those of subprocess.Popen.
+
+    A signal that would end this process is passed on instead. The command may take its time to clean up and is never
+    killed; then KeyboardInterrupt is raised. It has a session of its own, so a terminal's Ctrl-C reaches it once.
+    """
+    child: subprocess.Popen[Any] | None = None
+    signals: list[int] = []
+
+    def pass_on(signum: int, frame: FrameType | None) -> None:
+        del frame
+        signals.append(signum)
+        if child is not None:
+            child.send_signal(signum)
+
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # under nohup
+    ends = (signal.SIGINT, signal.SIGTERM, *(() if ignored else (signal.SIGHUP,)))
+    before = {signum: signal.signal(signum, pass_on) for signum in ends}
+    try:
+        child = subprocess.Popen(command, start_new_session=True, **options)
+        for signum in signals:  # those that came before there was a child
+            child.send_signal(signum)
+        code = child.wait()
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+    if signals:
+        raise KeyboardInterrupt
+    return code
 
 
 def log_tail(lines: Sequence[str]) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from perfrunner.children import PERFRUNNER, log_tail, with_store
+from perfrunner.children import PERFRUNNER, log_tail, run_child, with_store
 from perfrunner.cli import options
 from perfrunner.cli.nightly_place import EVER, NIGHTLY, Before, Place, read_results, reported_until
 from perfrunner.cli.output import deliver, note
@@ -274,12 +275,14 @@ def _bisected(spec_path: Path, out: Path, cache: Path, log: Path, suspicion: Sus
     words += ["--metric", suspicion.series.metric.id, "--workloads", case.workload]
     words += ["--set", f"buckets=[{case.bucket}]"] if case.bucket != NO_BUCKET else []
     words += ["--out", str(out), "--cache", str(cache), "--quiet"]
-    with log.open("ab") as err:
-        bisection = subprocess.run(
-            [*PERFRUNNER, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=err,
-            check=False, text=True, errors="replace", env=with_store(os.environ, options.store_url()),
+    with log.open("ab") as err, TemporaryFile() as printed:
+        code = run_child(
+            [*PERFRUNNER, *words], stdin=subprocess.DEVNULL, stdout=printed, stderr=err,
+            env=with_store(os.environ, options.store_url()),
         )  # fmt: skip
-    return bisection.stdout.partition("\n")[0] if bisection.returncode == EXIT_OK else ""
+        printed.seek(0)
+        finding = printed.readline().decode(errors="replace").rstrip("\n")
+    return finding if code == EXIT_OK else ""
 
 
 def run_spec(path: Path, out: Path, cache: Path, log: Path, *, resume: bool) -> int:
@@ -296,14 +299,13 @@ def _perfrunner(args: Sequence[str], log: Path) -> int:
     with log.open("ab") as out:
         out.write(os.fsencode(" ".join(["$ perfrunner", *args]) + "\n"))
         out.flush()
-        return subprocess.run(
+        return run_child(
             [*PERFRUNNER, *args],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            check=False,
             env=with_store(os.environ, options.store_url()),
-        ).returncode
+        )
 
 
 def _was_cut(out: Path, spec: str) -> bool:

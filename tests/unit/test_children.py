@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 import perfrunner
 from perfrunner.children import PERFRUNNER
+from tests.support.waiting import PATIENCE_S, until
 
 
 def test_it_does_not_load_what_lies_in_the_current_directory(tmp_path: Path) -> None:
@@ -24,3 +31,48 @@ def test_it_does_not_load_what_lies_in_the_current_directory(tmp_path: Path) -> 
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"perfrunner, version {perfrunner.__version__}\n"
+
+
+# A run that takes a second to stop its servers. It ends too when its parent has gone.
+RUN = """
+import os, signal, sys, time
+def stop(*_):
+    print("stopping", flush=True)
+    time.sleep(1.0)
+    print("restored", flush=True)
+    sys.exit(130)
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, stop)
+parent = os.getppid()
+print("begun", flush=True)
+while os.getppid() == parent:
+    time.sleep(0.01)
+"""
+NIGHT = f"""
+import sys
+from pathlib import Path
+from perfrunner.cli import nightly
+nightly.PERFRUNNER = (sys.executable, "-c", {RUN!r})
+nightly._perfrunner([], Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("signum", "send"),
+    [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill), (signal.SIGHUP, os.killpg)],
+    ids=["Ctrl-C", "kill", "closed terminal"],
+)
+def test_a_night_that_is_stopped_lets_its_run_clean_up(
+    tmp_path: Path, signum: signal.Signals, send: Callable[[int, int], None]
+) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    night = subprocess.Popen([sys.executable, "-c", NIGHT, str(log)], start_new_session=True)
+    try:
+        until(lambda: "begun" in log.read_text(), "the run has begun")
+        send(night.pid, signum)
+        night.wait(PATIENCE_S)
+    finally:
+        night.kill()
+        night.wait()
+    assert log.read_text().splitlines()[-2:] == ["stopping", "restored"]

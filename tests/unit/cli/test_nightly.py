@@ -382,9 +382,9 @@ def test_what_cannot_be_gone_on_with_is_begun_again(tmp_path, monkeypatch, name)
 
     def run(command, **_):
         commands.append(command)
-        return subprocess.CompletedProcess(command, next(codes))
+        return next(codes)
 
-    monkeypatch.setattr(nightly.subprocess, "run", run)
+    monkeypatch.setattr(nightly, "run_child", run)
     (tmp_path / name).mkdir()
     log = tmp_path / name / "x.log"
     assert nightly.run_spec(tmp_path / name / "s.yaml", tmp_path, tmp_path, log, resume=True) == 0
