@@ -24,6 +24,7 @@ from perfrunner.build.artifact import damage
 from perfrunner.build.ninja import objects_of
 from perfrunner.build.tools import Progress
 from perfrunner.errors import EXIT_USAGE, BuildError
+from perfrunner.locks import lock
 
 CACHE_TAG = "CACHEDIR.TAG"
 IN_USE_LOCK = "in-use.lock"
@@ -93,7 +94,7 @@ def _shared_lock(cache_dir: Path) -> int:
         fd = os.open(
             cache_dir / IN_USE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
         )
-        fcntl.flock(fd, fcntl.LOCK_SH)
+        lock(fd, cache_dir, fcntl.LOCK_SH)
         if os.fstat(fd).st_nlink:
             return fd
         os.close(fd)  # the cache was removed while we waited
@@ -105,11 +106,9 @@ def locked(path: Path, progress: Progress) -> Iterator[int]:
     """Hold a lock file, so that one process builds at a time; yield its descriptor."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(fd, path):
             progress("waiting for another build in the same tree")
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            lock(fd, path, fcntl.LOCK_EX)
         yield fd
     finally:
         os.close(fd)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import sys
@@ -18,6 +17,7 @@ import click
 from perfrunner.cli import complete, options
 from perfrunner.cli.output import note, print_json, size
 from perfrunner.errors import StoreError, UsageError
+from perfrunner.locks import lock
 from perfrunner.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -191,12 +191,10 @@ def _no_builds(cache_dir: Path) -> Iterator[None]:
         runs = cache_dir / IN_USE_LOCK
         builds = sorted((cache_dir / "trees").glob("*.lock"))
         for path in [*([runs] if runs.exists() else []), *builds]:
-            lock = stack.enter_context(path.open("r"))
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            file = stack.enter_context(path.open("r"))
+            if not lock(file.fileno(), path):
                 user = "a run" if path == runs else "a build"
-                raise UsageError(f"{user} is using {cache_dir}", "wait until it ends") from None
+                raise UsageError(f"{user} is using {cache_dir}", "wait until it ends")
         yield
 
 

@@ -80,6 +80,9 @@ COMMANDS = {
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BROKEN = (errno.EROFS, errno.EIO, errno.ESTALE)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_LIMITS = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_NO_THREAD = "can't start new thread"
 _WRONG_PATH = (errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
@@ -165,7 +168,7 @@ class LazyGroup(click.Group):
                 raise Failed(
                     UsageError("the current directory does not exist any more", "cd to another one")
                 ) from error
-            if isinstance(error, OSError) and (explained := _explain(error)):
+            if explained := _explain(error):
                 raise Failed(explained) from error
             note(traceback.format_exc().rstrip())
             ctx.exit(EXIT_FAILED)
@@ -182,6 +185,8 @@ class LazyGroup(click.Group):
     def make_context(self, *words: Any, **options: Any) -> click.Context:
         """Parse the command line; options such as --help print here."""
         hold_standard_streams()
+        # Else numpy starts a thread for each CPU, which are of no use here, and a limit of processes ends the command.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         with _lost_output_handled():
             return super().make_context(*words, **options)
 
@@ -199,8 +204,12 @@ class LazyGroup(click.Group):
             return value
 
 
-def _explain(error: OSError) -> PerfrunnerError | None:
-    """Return the message for what the user's files and disks cause; None for what may be a defect."""
+def _explain(error: Exception) -> PerfrunnerError | None:
+    """Return the message for what the user's files, disks and limits cause; None for what may be a defect."""
+    if isinstance(error, MemoryError) or _NO_THREAD in str(error):
+        return _limited(str(error) or "out of memory")
+    if not isinstance(error, OSError):
+        return None
     place = None if error.filename is None else os.fsdecode(error.filename)
     if isinstance(error, PermissionError) and place is not None:
         # Even the question whether a file exists fails in the home of another user (`su`, `sudo -u`).
@@ -210,6 +219,12 @@ def _explain(error: OSError) -> PerfrunnerError | None:
         )
     if error.errno == errno.ENOENT and str(error.strerror).startswith("No usable temporary"):
         return StoreError(str(error.strerror), "set TMPDIR to a directory with free space")
+    if error.errno in _LIMITS:
+        return _limited(str(error.strerror))
+    if error.errno in _NO_LOCKS and place is not None:
+        return StoreError(
+            f"{place} cannot be locked: {error.strerror}", "use a directory on a local disk"
+        )
     text = f"{place or 'a file cannot be written'}: {error.strerror}"
     if error.errno in _WRONG_PATH:
         return UsageError(text, "name another file or directory")
@@ -218,6 +233,13 @@ def _explain(error: OSError) -> PerfrunnerError | None:
     if error.errno in _BROKEN:
         return StoreError(text, "make it writable, or use another directory")
     return None
+
+
+def _limited(text: str) -> PerfrunnerError:
+    return PerfrunnerError(
+        f"this machine, or a limit of this user: {text}",
+        "raise the limits of processes, open files and memory (ulimit -a), or end other programs",
+    )
 
 
 def _is_nowhere() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrunner.cli import options
 from perfrunner.cli.output import note
+from perfrunner.locks import lock
 
 if TYPE_CHECKING:
     from perfrunner.results import ResultStore
@@ -69,24 +69,19 @@ class Place:
         Yields None, or, if an earlier night still runs, its description: the first time it is asked for, and an
         empty string afterwards. The kernel drops the lock when its process ends.
         """
-        fd = os.open(
-            self.out / NIGHTLY / "lock",
-            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
-            0o644,
-        )
+        path = self.out / NIGHTLY / "lock"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder, _, reported = os.pread(fd, 1000, 0).decode(errors="replace").partition("\n")
-                if not reported:
-                    os.pwrite(fd, REPORTED, len(holder.encode()) + 1)
-                yield "" if reported else holder
-            else:
+            if lock(fd, path):
                 os.ftruncate(fd, 0)
                 since = datetime.now(timezone.utc)
                 os.pwrite(fd, f"pid {os.getpid()}, since {since:%Y-%m-%d %H:%M} UTC\n".encode(), 0)
                 yield None
+            else:
+                holder, _, reported = os.pread(fd, 1000, 0).decode(errors="replace").partition("\n")
+                if not reported:
+                    os.pwrite(fd, REPORTED, len(holder.encode()) + 1)
+                yield "" if reported else holder
         finally:
             os.close(fd)
 

@@ -8,7 +8,6 @@ a new line.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import time
@@ -20,6 +19,7 @@ from typing import Any
 from typing_extensions import Self
 
 from perfrunner.errors import IN_USE, StoreError, UsageError
+from perfrunner.locks import lock
 from perfrunner.results.files import LOCK_FILE
 
 LOOKS, LOOK_S = 5, 0.02
@@ -70,11 +70,13 @@ class OutDirLock:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            locked = _locked(fd, self._path)
         except OSError as error:
             raise UsageError(
-                f"cannot use {self._path.parent} for results: {error.strerror}"
+                f"cannot use {self._path.parent} for results: {error.strerror}",
+                "choose a directory on a local disk with --out",
             ) from error
-        if not _locked(fd):
+        if not locked:
             holder = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
             os.close(fd)
             raise UsageError(
@@ -97,15 +99,12 @@ class OutDirLock:
             self._fd = None
 
 
-def _locked(fd: int) -> bool:
+def _locked(fd: int, path: Path) -> bool:
     """Lock a file; return False if another run holds it. A command that looks for a run holds it for a moment."""
     for _ in range(LOOKS):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(LOOK_S)
-        else:
+        if lock(fd, path):
             return True
+        time.sleep(LOOK_S)
     return False
 
 

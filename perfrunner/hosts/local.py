@@ -20,7 +20,7 @@ from typing import IO
 from perfrunner.errors import HostError
 from perfrunner.hosts import scripts
 from perfrunner.hosts.process import BASE_ENVIRONMENT, CommandTimeout, Raw
-from perfrunner.hosts.transport import CHUNK, Sink, Transport
+from perfrunner.hosts.transport import CHUNK, Sink, Transport, hint_of
 from perfrunner.paths import home
 
 _TERM_PATIENCE_S = 1.0
@@ -55,14 +55,20 @@ class LocalTransport(Transport):
         out: list[bytes] = []
         fed = source is not None
         with tempfile.TemporaryFile() as stderr:
-            child = subprocess.Popen(
-                supervised(argv, fed=fed),
-                stdin=subprocess.PIPE,  # closes at the latest when we die, which ends a command that is not fed
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                start_new_session=True,
-                env={"HOME": home(), **BASE_ENVIRONMENT},
-            )
+            try:
+                child = subprocess.Popen(
+                    supervised(argv, fed=fed),
+                    stdin=subprocess.PIPE,  # closes at the latest when we die, which ends a command that is not fed
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    start_new_session=True,
+                    env={"HOME": home(), **BASE_ENVIRONMENT},
+                )
+            except OSError as error:
+                reason = str(error.strerror)
+                raise HostError(
+                    f"{self.name}: cannot start {argv[0]}: {reason}", hint_of(reason)
+                ) from error
             assert child.stdin is not None
             assert child.stdout is not None
             try:

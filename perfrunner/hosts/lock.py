@@ -13,7 +13,6 @@ of its own earlier connection, or of a dead run on this machine. The lock file n
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import getpass
 import os
 import re
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 from perfrunner.errors import IN_USE, HostError, harmless
 from perfrunner.hosts import scripts
 from perfrunner.hosts.local import LocalTransport
+from perfrunner.locks import lock
 
 if TYPE_CHECKING:
     from perfrunner.hosts.ssh import SshTransport
@@ -33,6 +33,7 @@ LOCK_FILE = "host.lock"
 MACHINE = "/var/tmp"
 SHARE = "PERFRUNNER_SHARE_HOST"
 LONGEST_HOLDER = 300
+_LOCKABLE = "use a work directory on a local disk: work_dir in the cluster file"
 _SSH_GRANT_S = 10.0
 _SSH_RELEASE_S = 2.0
 _HOLDER = re.compile(r"(?P<run>run \S+ of .*) \(pid (?P<pid>\d+), since .*\)")
@@ -143,15 +144,13 @@ class _LocalLock:
             if machine:
                 fd = os.open(MACHINE, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 stack.callback(os.close, fd)
-                taken = _take(fd)
+                taken = _take(fd, Path(MACHINE), name)
             try:
                 fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             except OSError as error:
-                raise HostError(
-                    f"{name}: cannot open the lock file {path}: {error.strerror}"
-                ) from error
+                raise _no_lock(name, error) from error
             stack.callback(os.close, fd)
-            if not _take(fd):
+            if not _take(fd, path, name):
                 text = os.pread(fd, 1000, 0).decode(errors="replace")
                 raise _in_use(name, str(path), text.partition("\n")[0])
             if not taken:
@@ -171,13 +170,16 @@ class _LocalLock:
         self._stack.close()
 
 
-def _take(fd: int) -> bool:
-    """Lock the file; return False when another process has locked it."""
+def _take(fd: int, path: Path, name: str) -> bool:
+    """Lock a file or directory; return False when another process has locked it."""
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        return lock(fd, path)
+    except OSError as error:
+        raise _no_lock(name, error) from error
+
+
+def _no_lock(name: str, error: OSError) -> HostError:
+    return HostError(f"{name}: cannot lock {error.filename}: {error.strerror}", _LOCKABLE)
 
 
 class _SshLock:
@@ -202,7 +204,7 @@ class _SshLock:
         if refusal.exit == scripts.MACHINE_IN_USE:
             raise _machine_in_use(transport.peer, text)
         why = refusal.stderr.decode(errors="replace").strip() or f"status {refusal.exit}"
-        raise HostError(f"{transport.peer}: cannot lock {path}: {why}")
+        raise HostError(f"{transport.peer}: cannot lock {path}: {why}", _LOCKABLE)
 
     @property
     def held(self) -> bool:

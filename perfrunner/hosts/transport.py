@@ -14,6 +14,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -92,7 +93,8 @@ class Transport(ABC):
             reason = raw.stderr.decode(errors="replace").strip() or "it is not writable"
             hint = "set another work_dir for the host in the cluster file, or free some disk space"
             raise HostError(
-                f"{self._name}: cannot use the work directory {directory}: {reason}", hint
+                f"{self._name}: cannot use the work directory {directory}: {reason}",
+                hint_of(reason) or hint,
             )
         self._work_dir = lines[-1]
 
@@ -164,7 +166,7 @@ class Transport(ABC):
         )
         if check and raw.exit != 0:
             reason = _reason(raw)
-            raise HostError(f"{self._name}: {reason}", _hint(reason))
+            raise HostError(f"{self._name}: {reason}", hint_of(reason))
         return raw
 
     def _path(self, path: str) -> str:
@@ -220,7 +222,7 @@ class Transport(ABC):
             raise HostError(f"{self._name}: {_still_running(name, raw.stdout)}", _IN_USE_HINT)
         if raw.exit != 0:
             reason = _reason(raw)
-            raise HostError(f"{self._name}: cannot start {name}: {reason}", _hint(reason))
+            raise HostError(f"{self._name}: cannot start {name}: {reason}", hint_of(reason))
         return Process(self, RegistryEntry.parse(raw.stdout.decode()))
 
     def processes(self) -> list[Process]:
@@ -383,7 +385,18 @@ def _reason(raw: Raw) -> str:
     return raw.stderr.decode(errors="replace").strip()[-2000:] or f"status {raw.exit}"
 
 
-def _hint(reason: str) -> str | None:
+_LIMITED = re.compile(
+    "Cannot fork|Resource temporarily unavailable|Too many open files|Cannot allocate memory|File too large"
+)
+
+
+def hint_of(reason: str) -> str | None:
+    """Return what to do about the failure of a command, judging by its message; None if nothing is known."""
+    if _LIMITED.search(reason):
+        return (
+            "raise the user's limits on the host (processes, open files, memory, file size): see ulimit -a and"
+            " /etc/security/limits.conf there"
+        )
     is_full = "No space left" in reason or "quota exceeded" in reason
     return "free some disk space on the host" if is_full else None
 

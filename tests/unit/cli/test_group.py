@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import signal
@@ -87,6 +88,46 @@ def test_ctrl_c_is_130(cli, monkeypatch):
 
     monkeypatch.setattr("perfrunner.spec.loader.load_spec", interrupt)
     assert "interrupted" in cli("plan", "spec.yaml", code=130).stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "temporarily"),
+        (OSError(errno.EMFILE, "Too many open files", "/x"), "Too many open files"),
+        (RuntimeError("can't start new thread"), "thread"),
+        (MemoryError(), "memory"),
+        (OSError(errno.ENOLCK, "No locks available", "/srv/lock"), "/srv/lock cannot be locked"),
+    ],
+    ids=["processes", "files", "threads", "memory", "locks"],
+)
+def test_limits_of_the_user_are_no_defects(cli, monkeypatch, error, message):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("perfrunner.spec.load_spec", fail)
+    stderr = cli("plan", "spec.yaml", code=3).stderr
+    assert "Traceback" not in stderr
+    assert message in stderr
+    assert "\nhint: " in stderr
+
+
+def test_a_command_has_no_threads_for_each_cpu():
+    """A limit of processes counts them, and ended the command with SIGINT."""
+    count = "import numpy.linalg; print(len(os.listdir('/proc/self/task')))"
+    env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    script = (
+        f"import os\nfrom perfrunner.cli import main\nmain.make_context('x', ['list'])\n{count}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**env, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.stdout == "1\n"
 
 
 # A command whose build never ends.

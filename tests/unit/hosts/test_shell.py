@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfrunner.errors import HostError
 from perfrunner.hosts import ExitStatus
+from perfrunner.hosts.local import LocalTransport
 from perfrunner.hosts.process import BASE_ENVIRONMENT, foreign_variables, with_environment
 from perfrunner.hosts.scripts import marked_program
+from perfrunner.hosts.transport import hint_of
 
 WORD = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=20)
 
@@ -76,3 +82,31 @@ def test_a_shells_status(status: int, meaning: ExitStatus, text: str) -> None:
 def test_an_unknown_end_is_not_success() -> None:
     assert not ExitStatus().ok
     assert "without a recorded status" in str(ExitStatus())
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("sh: 0: Cannot fork", "limits"),
+        ("sh: fork: retry: Resource temporarily unavailable", "limits"),
+        ("sh: 1: cannot open x: Too many open files", "limits"),
+        ("cat: write error: File too large", "limits"),
+        ("cat: write error: No space left on device", "disk space"),
+    ],
+)
+def test_a_failure_of_the_system_says_what_to_do(reason: str, remedy: str) -> None:
+    assert remedy in (hint_of(reason) or "")
+
+
+def test_a_local_command_that_cannot_be_started_is_an_error_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    host = LocalTransport("here")
+    host.open_work_dir(str(tmp_path / "work"))
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(HostError, match="here: cannot start") as refused:
+        host.run(["true"])
+    assert "limits" in (refused.value.hint or "")
