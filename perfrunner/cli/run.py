@@ -230,7 +230,7 @@ def _report(given: RunOptions, outcome: RunOutcome, again: str) -> dict[str, Any
 
 def _unreported(error: Exception, remedy: str) -> PerfrunnerError:
     """Convert an error of the report into the one to raise; print the traceback of a defect."""
-    from perfrunner.results.database import ServerAwayError
+    from perfrunner.results.database_errors import ServerAwayError
 
     if isinstance(error, ServerAwayError):
         return ServerAwayError(error.message, remedy)

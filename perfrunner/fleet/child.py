@@ -32,7 +32,7 @@ from perfrunner.experiment.outdir import ENDS, JOURNAL, PROGRESS, read_journal
 from perfrunner.experiment.session import JOB
 from perfrunner.fleet.job import Ending, Job, Progress
 from perfrunner.results import STORE_FILE, ExperimentRecord, open_store
-from perfrunner.results.database import ServerAwayError
+from perfrunner.results.database_errors import ServerAwayError
 
 # setpriv of util-linux. The signal is sent when the thread that started the child ends; here that
 # thread waits for the child. The shell ends at once if the worker died before the signal was set up:

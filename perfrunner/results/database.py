@@ -28,16 +28,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import (
     ArgumentError,
-    DBAPIError,
     NoSuchModuleError,
-    OperationalError,
     SQLAlchemyError,
 )
 from sqlalchemy.pool import NullPool
 from typing_extensions import ParamSpec
 
-from perfrunner.errors import EXIT_AWAY, StoreError
+from perfrunner.errors import StoreError
 from perfrunner.paths import with_home
+from perfrunner.results.database_errors import ServerAwayError, StoreURLError, explain
 from perfrunner.results.schema import SCHEMA_VERSION, metadata, schema_table
 
 if TYPE_CHECKING:
@@ -109,7 +108,14 @@ def connect(path_or_url: str | Path, *, create: bool) -> Opened:
         if not url.drivername.startswith("sqlite"):
             return Opened(_server(url), _public(url).render_as_string(), None, contents)
         if not url.database or url.database == ":memory:":
-            raise StoreError("a store in memory would lose its results: name a file")
+            raise StoreURLError("a store in memory would lose its results: name a file")
+        _, mark, query = text.partition("?")
+        # An option without a value is in no URL.
+        if url.query or (mark and contents is None):
+            raise StoreURLError(
+                f"{query}: expected raw=DIR, the only option of sqlite:///FILE",
+                "write a question mark in a file name as %3F",
+            )
         text = url.database
     path = Path(text)
     if not path.is_file() and path.suffix not in FILE_SUFFIXES:
@@ -212,7 +218,7 @@ def errors_as_ours(place: str) -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        raise _explain(error, place) from error
+        raise explain(error, place, BUSY_SECONDS) from error
 
 
 @contextmanager
@@ -225,101 +231,23 @@ def transaction(engine: Engine, place: str) -> Iterator[Connection]:
         raise StoreError(f"{place} is damaged: {error}") from error
 
 
-# Starts of the names of SQLite's errors, message, and hint.
-SQLITE_ERRORS: tuple[tuple[str | tuple[str, ...], str, str], ...] = (
-    (
-        "SQLITE_FULL",
-        "no space left on the disk of {place}; all trials stored before are safe",
-        "free some space and continue with --resume",
-    ),
-    (
-        "SQLITE_BUSY",
-        "{place} was locked by another program for {seconds:g} s; all trials stored before are safe",
-        "close the program that writes to it (`fuser` names it), then continue with --resume",
-    ),
-    (
-        ("SQLITE_NOTADB", "SQLITE_CORRUPT"),
-        "{place} is damaged: {text}",
-        "restore it from a copy, or move it away to start with an empty store",
-    ),
-    ("SQLITE_CANTOPEN", "cannot open {place}: {text}", "is its directory readable and writable?"),
-    (
-        "SQLITE_READONLY",
-        "cannot write {place}: {text}",
-        "make it writable; a run continues with --resume",
-    ),
-    (
-        "SQLITE_IOERR",
-        "the disk of {place} failed: {text}",
-        "once it works, a run continues with --resume",
-    ),
-)
-
-
-SERVER_HINTS = {  # by the error codes of PostgreSQL
-    "42501": "ask for the right, or use another user; the tables of an older version are upgraded by their owner",
-    "25006": "name the primary server, or a user that may write",
-}
-
-
-class ServerAwayError(StoreError):
-    """An error: the server cannot be reached, or stopped during a request; it may be back soon."""
-
-    exit_code = EXIT_AWAY
-
-
-def _explain(error: SQLAlchemyError, place: str) -> StoreError:
-    if (
-        "://" in place
-        and isinstance(error, DBAPIError)
-        # Or the server ended the session, which is not always an OperationalError.
-        and (isinstance(error, OperationalError) or error.connection_invalidated)
-    ):
-        return ServerAwayError(f"{place}: {str(error.orig).splitlines()[0]}")
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
-    if hint := SERVER_HINTS.get(getattr(cause, "sqlstate", None) or ""):
-        return StoreError(f"{place}: {text}", hint)
-    name = getattr(cause, "sqlite_errorname", _name_on_python_3_10(text))
-    if name.startswith("SQLITE_CANTOPEN") and not Path(place).exists():
-        return StoreError(
-            f"{place} is not there any more: it was removed, or its disk is no longer mounted",
-            "put it back, then continue with --resume",
-        )
-    for start, message, hint in SQLITE_ERRORS:
-        if name.startswith(start):
-            values = {"place": place, "text": text, "seconds": BUSY_SECONDS}
-            return StoreError(message.format(**values), hint)
-    return StoreError(f"{place}: {text}")
-
-
-def _name_on_python_3_10(text: str) -> str:
-    """Derive the error's name from its text; sqlite3 reports the name only since Python 3.11."""
-    known = {
-        "full": "SQLITE_FULL",
-        "locked": "SQLITE_BUSY",
-        "not a database": "SQLITE_NOTADB",
-        "malformed": "SQLITE_CORRUPT",
-        "unable to open": "SQLITE_CANTOPEN",
-        "readonly": "SQLITE_READONLY",
-        "disk I/O": "SQLITE_IOERR",
-    }
-    return next((name for part, name in known.items() if part in text), "")
-
-
 def _parse(text: str) -> URL:
     try:
         url = make_url(text)
         if url.port is not None and not 0 < url.port < 1 << 16:
             raise ValueError(f"port {url.port}")
     except (ArgumentError, ValueError) as error:  # a port that is no number
-        raise StoreError(
-            f"{text.rsplit('@', maxsplit=1)[-1]!r} is not a database URL",
-            "give --store postgresql://USER@HOST/DATABASE or sqlite:///FILE",
-        ) from error
+        raise _no_url(text) from error
     if url.drivername in ("postgres", "postgresql"):
         url = url.set(drivername="postgresql+psycopg")
     return url
+
+
+def _no_url(text: str) -> StoreURLError:
+    return StoreURLError(
+        f"{text.rsplit('@', maxsplit=1)[-1]!r} is not a database URL",
+        "give --store postgresql://USER@HOST/DATABASE or sqlite:///FILE",
+    )
 
 
 def _contents(url: URL) -> Path | None:
@@ -328,7 +256,7 @@ def _contents(url: URL) -> Path | None:
         return None
     path = with_home(str(raw))
     if not path.is_absolute():
-        raise StoreError(
+        raise StoreURLError(
             f"raw={raw}: expected the absolute path of a directory that all groups share"
         )
     return path
@@ -341,32 +269,39 @@ def patient(url: URL) -> URL:
 
 def _server(url: URL) -> Engine:
     if url.get_backend_name() not in _LOCKS:
-        raise StoreError(
+        raise StoreURLError(
             f"cannot store results in {url.get_backend_name()}",
             "give --store postgresql://USER@HOST/DATABASE or sqlite:///FILE, or leave it out",
         )
     try:
         engine = create_engine(patient(url), pool_pre_ping=True)
     except NoSuchModuleError as error:
-        raise StoreError(f"no database driver for {url.drivername}") from error
+        raise StoreURLError(f"no database driver for {url.drivername}") from error
+    except ArgumentError as error:  # in the query
+        raise _no_url(_public(url).render_as_string()) from error
     except ModuleNotFoundError as error:
         raise StoreError(
             f"the driver of {url.drivername} is not installed: {error.name}",
             "pip install 'perfrunner[postgres]'",
         ) from error
     # Before SQLAlchemy asks the server for its version, which fails in SQL_ASCII.
-    event.listen(engine, "connect", _require_utf8, insert=True)
+    event.listen(engine, "connect", _begin_session, insert=True)
     return engine
 
 
-def _require_utf8(connection: Any, _record: object) -> None:
-    """Refuse a database that cannot store every text, before a run meets the first such text."""
+def _begin_session(connection: Any, _record: object) -> None:
+    """Refuse a database that cannot store every text, before a run meets the first such text; lift time limits.
+
+    Limits of a role would end the transaction of a run that waits for that of another group.
+    """
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise StoreError(
             f"the database {connection.info.dbname} stores text as {encoding}; perfrunner needs UTF8",
             "create another one: createdb --template template0 --encoding UTF8 NAME",
         )
+    connection.execute("SET statement_timeout = 0; SET lock_timeout = 0")
+    connection.commit()
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:
@@ -419,6 +354,10 @@ def outlasting(write: Callable[Args, None]) -> Callable[Args, None]:
             except AlreadyStoredError:
                 if tries == 1:  # otherwise it was stored, and the server's answer was lost
                     raise
+            except (
+                StoreURLError
+            ) as error:  # the server refuses us since a moment ago: the run has failed
+                raise StoreError(error.message, error.hint) from error
 
         waiting(once)
 

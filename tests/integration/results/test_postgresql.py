@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from perfrunner.errors import StoreError
+from perfrunner.errors import EXIT_FAILED, EXIT_USAGE, StoreError
 from perfrunner.results import BuildRecord, ResultStore, database
 from perfrunner.results.database import AGAIN_S
+from perfrunner.results.database_errors import ServerAwayError
 from perfrunner.results.files import Content, Contents
 from tests.integration.postgres import PASSWORD, Postgres, raised_postgres
 from tests.unit.results.test_store import (
@@ -92,11 +93,67 @@ def test_two_runs_that_begin_at_once_make_one_set_of_tables(server: Postgres) ->
         assert len(store.list()) == 4
 
 
-def test_a_wrong_password_is_refused_and_not_repeated(server: Postgres) -> None:
+@pytest.mark.parametrize(
+    ("database", "user", "options"),
+    [
+        ("postgres", "perfrunner:guessed-wrong", ""),
+        ("postgres", "perfrunner", ""),
+        ("postgres", "nobody:guessed-wrong", ""),
+        ("nosuch", f"perfrunner:{PASSWORD}", ""),
+        ("postgres", f"perfrunner:{PASSWORD}", "&options=-cnosuch%3D1"),
+        ("postgres", f"perfrunner:{PASSWORD}", "&nosuch=1"),
+        ("postgres", f"perfrunner:{PASSWORD}", "&sslmode=odd"),
+        ("postgres", f"perfrunner:{PASSWORD}", "&port=odd"),
+    ],
+    ids=["password", "no password", "user", "database", "setting", "option", "value", "port"],
+)
+def test_what_the_server_will_always_refuse_is_a_usage_error(
+    server: Postgres, database: str, user: str, options: str
+) -> None:
+    url = f"postgresql://{user}@/{database}?host={server.directory}{options}"
     with pytest.raises(StoreError) as caught:
-        ResultStore.open(server.url("postgres", password="guessed-wrong"))
+        ResultStore.open(url)
+    assert caught.value.exit_code == EXIT_USAGE
+    assert caught.value.hint
     assert "guessed-wrong" not in str(caught.value)
-    assert "authentication failed" in str(caught.value)
+    assert PASSWORD not in str(caught.value)
+
+
+def test_a_password_that_changes_during_a_run_fails_the_run_at_once(server: Postgres) -> None:
+    import psycopg
+
+    url = server.new_database()
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute("CREATE ROLE fickle LOGIN PASSWORD 'open-sesame'")
+        owner.execute("GRANT ALL ON SCHEMA public TO fickle")
+        with ResultStore.open(url.replace("//perfrunner:", "//fickle:")) as store:
+            store.create_experiment(experiment())
+            owner.execute("ALTER ROLE fickle PASSWORD 'another'")
+            owner.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'fickle'"
+            )
+            with pytest.raises(StoreError) as caught:
+                store.add_trial("e1", trial())
+    assert caught.value.exit_code == EXIT_FAILED
+    assert caught.value.hint
+
+
+def test_time_limits_of_a_role_do_not_end_a_transaction_that_waits(server: Postgres) -> None:
+    import psycopg
+
+    url = server.new_database()
+    with psycopg.connect(url, autocommit=True) as owner:
+        for limit in ("statement_timeout", "lock_timeout"):
+            owner.execute(f"ALTER DATABASE {owner.info.dbname} SET {limit} = '20ms'".encode())
+    with ResultStore.open(url) as store, store._engine.connect() as connection:
+        for limit in ("statement_timeout", "lock_timeout"):
+            assert connection.exec_driver_sql(f"SHOW {limit}").scalar() == "0"
+
+
+def test_a_search_path_without_a_schema_says_what_to_do(server: Postgres) -> None:
+    with pytest.raises(StoreError) as caught:
+        ResultStore.open(f"{server.new_database()}&options=-csearch_path%3Dnosuch")
+    assert "search_path" in (caught.value.hint or "")
 
 
 def test_a_password_in_the_query_is_in_no_message(server: Postgres) -> None:
@@ -251,7 +308,7 @@ def test_a_writer_that_is_stuck_in_its_transaction_is_cut_off(
 
     with ResultStore.open(url) as store:
         store.create_experiment(experiment())
-        with pytest.raises(database.ServerAwayError):
+        with pytest.raises(ServerAwayError):
             get_stuck(store)
 
 

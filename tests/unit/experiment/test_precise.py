@@ -13,7 +13,7 @@ from perfrunner.experiment.outdir import Journal
 from perfrunner.experiment.schedule import Schedule
 from perfrunner.experiment.session import RunContext
 from perfrunner.experiment.stopping import StoppingRule
-from perfrunner.results.database import ServerAwayError
+from perfrunner.results.database_errors import ServerAwayError
 from perfrunner.spec.model import Spec
 
 CASE = ("pf", "persistent")

@@ -17,7 +17,7 @@ from perfrunner.fleet import child
 from perfrunner.fleet.child import JobRun
 from perfrunner.fleet.job import Ending, Job, Progress
 from perfrunner.results import ExperimentRecord, ExperimentState, ResultStore
-from perfrunner.results.database import ServerAwayError
+from perfrunner.results.database_errors import ServerAwayError
 
 BUSY = "error: host kv1 is in use by run s-9 of perf@east (pid 7)"
 

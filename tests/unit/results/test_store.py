@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from perfrunner.errors import StoreError, UsageError
+from perfrunner.errors import EXIT_USAGE, StoreError, UsageError
 from perfrunner.results import BuildRecord, ResultStore, database, schema
 from perfrunner.results.schema import experiments
 from tests.support.records import NOW, experiment, plant, trial
@@ -227,8 +227,17 @@ def test_opening_what_is_not_there_or_not_ours(tmp_path):
 def test_a_url_without_a_port_that_can_be_is_refused_at_once(place):
     with pytest.raises(StoreError, match="is not a database URL") as refused:
         ResultStore.open(f"postgresql://me:secret@{place}/results")
-    assert refused.value.exit_code != database.EXIT_AWAY  # nobody waits for it
+    assert refused.value.exit_code == EXIT_USAGE  # nobody waits for it
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "options", ["ras=/srv/raw", "mode=ro", "b/results.sqlite"], ids=["typo", "unknown", "file name"]
+)
+def test_an_option_without_an_effect_is_refused(tmp_path, options):
+    with pytest.raises(StoreError, match=options.partition("=")[0]) as refused:
+        ResultStore.open(f"sqlite:///{tmp_path}/a?{options}")
+    assert refused.value.exit_code == EXIT_USAGE
 
 
 def test_a_newer_schema_is_left_alone(tmp_path):
