@@ -349,6 +349,8 @@ class ExperimentRunner:
             variants = relinks.of_block(unit.tasks[0].block, unit.tasks[0].attempt)
             results = self._run_unit(unit, runner, builds, variants)
             held.check()
+            if any(result.status == "failed" for result in results):
+                held.require_work_dirs()
             return results
         except LinkLost as lost:
             reason = str(lost)

@@ -23,7 +23,8 @@ holders() {
   set +f
   find /proc/[0-9]*/fd -lname "$base.lock" 2>/dev/null | cut -d/ -f3 | sort -nu
 }
-holds() { [ -n "$(find "/proc/$1/fd" -lname "$base.lock" 2>/dev/null)" ]; }
+# Also if somebody has removed the work directory, and the lock with it.
+holds() { [ -n "$(find "/proc/$1/fd" -lname "$base.lock" -o -lname "$base.lock (deleted)" 2>/dev/null)" ]; }
 ours() {
   booted || return 1
   if stat_of "$pid"; then

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 
 import pytest
@@ -63,6 +64,19 @@ def test_an_engine_that_is_killed_fails_its_trial_with_its_logs_and_the_rest_goe
     assert {t.variant for t in data.trials if t.attempt == 2} == {"base", "changed"}
     assert sum(t.status == "ok" for t in data.trials) == 4
     lab.assert_nothing_left()
+
+
+def test_a_work_directory_that_is_removed_ends_the_run_and_leaves_no_engine(lab: Lab) -> None:
+    """As a program that cleans temporary directories does."""
+    lab.write_spec(variants={"base": variant(sleep=1), "changed": variant(sleep=1)}, blocks=1)
+    driver = lab.start()
+    driver.wait_for("TrialPhase", phase="access")
+    shutil.rmtree(lab.work)
+    assert driver.finish() == 3
+    assert f"the work directory {lab.work} was removed" in driver.stderr()
+    lab.assert_nothing_left()
+    code, again = lab.run(resume=True)
+    assert code == 0, again.stderr()
 
 
 @pytest.mark.long  # the healthy variants start in that time on a busy machine as well
