@@ -26,7 +26,7 @@ from perfrunner.hosts.identities import LoginRefused, SlowLogin
 from perfrunner.hosts.openssh import Route
 from perfrunner.hosts.process import CommandTimeout, LinkLost, OutputBuffer, Raw
 from perfrunner.hosts.scripts import AfterMark, login_command, marked_program
-from perfrunner.hosts.transport import CHUNK, Sink, Transport
+from perfrunner.hosts.transport import CHUNK, Sink, Transport, hint_of
 
 MAX_CHANNELS = 8  # a stock sshd refuses the 11th
 CHANNEL_WAIT_S = 60.0
@@ -222,16 +222,19 @@ class SshTransport(Transport):
     ) -> None:
         """Wait until the login shell starts the first command on the host, or ends. Raises HostError if it does not."""
         if not self._drain(channel, deadline, out, err, enough=lambda: out.seen):
-            text = f"does not start a command within {SHELL_WAIT_S:g} s: {_text_of(out, err)}"
-            raise HostError(f"{self.peer}: the login shell {text}", _SHELL_HINT)
+            self._refuse_shell(f"does not start a command within {SHELL_WAIT_S:g} s", out, err)
 
     def _refuse_silent_shell(self, outputs: Sequence[AfterMark], status: int) -> None:
         """Raise HostError if the login shell ended without running the command, or redirects its output."""
         if not outputs[0].seen:
-            text = f"does not run commands (status {status}): {_text_of(*outputs)}"
-            raise HostError(f"{self.peer}: the login shell {text}", _SHELL_HINT)
+            self._refuse_shell(f"does not run commands (status {status})", *outputs)
         if not outputs[1].seen and self._work_dir is None:
             raise HostError(f"{self.peer}: standard error does not arrive", _SHELL_HINT)
+
+    def _refuse_shell(self, why: str, *outputs: AfterMark) -> NoReturn:
+        text = _text_of(*outputs)
+        hint = hint_of(text) or _SHELL_HINT
+        raise HostError(f"{self.peer}: the login shell {why}: {text}", hint)
 
     @contextlib.contextmanager
     def channel(self, argv: Sequence[str], *, fed: bool) -> Iterator[Command]:

@@ -139,6 +139,14 @@ def test_start_files_that_end_the_shell_are_named(tmp_path: Path) -> None:
         assert "start files" in (caught.value.hint or "")
 
 
+def test_a_shell_that_may_not_start_a_process_says_which_limit_to_raise(tmp_path: Path) -> None:
+    files = {".bashrc": "echo 'sh: 0: Cannot fork' >&2; exit 0\n"}
+    with raised_sshd(tmp_path / "sshd", account=account(tmp_path, "/bin/bash", **files)) as sshd:
+        with pytest.raises(HostError, match="Cannot fork") as caught:
+            open_host(sshd.host_spec(tmp_path / "work"), "ssh")
+        assert "raise the user's limits" in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize(
     ("text", "output"),
     [
