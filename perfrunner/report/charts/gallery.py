@@ -263,7 +263,9 @@ def _inherit(tasks: Sequence[Callable[[], Any]], parent: int) -> None:
     """Prepare a forked process: it leaves Ctrl-C to its parent, and ends with it however that ends."""
     global _inherited  # noqa: PLW0603 - a fork is the only way to pass the tasks without a copy
     _inherited = tasks
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for signum in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all processes
+        signal.signal(signum, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before
         os._exit(1)
