@@ -286,22 +286,25 @@ def _server(url: URL) -> Engine:
         ) from error
     # Before SQLAlchemy asks the server for its version, which fails in SQL_ASCII.
     event.listen(engine, "connect", _begin_session, insert=True)
+    event.listen(engine, "begin", _lift_time_limits)
     return engine
 
 
 def _begin_session(connection: Any, _record: object) -> None:
-    """Refuse a database that cannot store every text, before a run meets the first such text; lift time limits.
-
-    Limits of a role would end the transaction of a run that waits for that of another group.
-    """
+    """Refuse a database that cannot store every text, before a run meets the first such text."""
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise StoreError(
             f"the database {connection.info.dbname} stores text as {encoding}; perfrunner needs UTF8",
             "create another one: createdb --template template0 --encoding UTF8 NAME",
         )
-    connection.execute("SET statement_timeout = 0; SET lock_timeout = 0")
-    connection.commit()
+    # A pooler such as PgBouncer gives each transaction another session, which does not know prepared statements.
+    connection.prepare_threshold = None
+
+
+def _lift_time_limits(connection: Connection) -> None:
+    """Lift the limits of a role, which would end a transaction that waits for that of another group."""
+    connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:

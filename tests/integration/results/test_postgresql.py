@@ -150,6 +150,18 @@ def test_time_limits_of_a_role_do_not_end_a_transaction_that_waits(server: Postg
             assert connection.exec_driver_sql(f"SHOW {limit}").scalar() == "0"
 
 
+def test_a_pooler_that_changes_the_session_with_each_transaction_does_no_harm(
+    server: Postgres,
+) -> None:
+    """As PgBouncer does with pool_mode = transaction: a session does not know what another one has prepared."""
+    with ResultStore.open(server.new_database()) as store:
+        for number in range(12):
+            store.create_experiment(experiment(f"e{number}"))
+        with store._engine.connect() as connection:
+            prepared = connection.exec_driver_sql("SELECT count(*) FROM pg_prepared_statements")
+            assert prepared.scalar() == 0
+
+
 def test_a_search_path_without_a_schema_says_what_to_do(server: Postgres) -> None:
     with pytest.raises(StoreError) as caught:
         ResultStore.open(f"{server.new_database()}&options=-csearch_path%3Dnosuch")
