@@ -6,11 +6,14 @@ against the sha256 that pack_tree returned, and the files against the list.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import io
 import os
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -18,17 +21,29 @@ from typing import IO
 from perfrunner.errors import HostError
 
 SUMS = ".sha256sums"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def pack_tree(directory: Path, out: IO[bytes]) -> str:
-    """Write the stream to `out` and return the sha256 of its list of sums.
+    """Write the stream to `out`, a temporary file, and return the sha256 of its list of sums.
 
     The same files give the same list on every machine.
     """
     try:
-        return _pack(directory, out)
+        digest = _pack(directory, out)
+        out.flush()
+        return digest
     except OSError as error:
-        raise _unreadable(directory, error) from error
+        failed = error
+    if failed.errno not in _FULL:
+        raise _unreadable(directory, failed) from failed
+    with contextlib.suppress(OSError):
+        os.ftruncate(out.fileno(), 0)  # else closing it fails, too
+    # Without its cause, from which a run would conclude that the disk of the results is full.
+    raise HostError(
+        f"cannot pack {directory} in {tempfile.gettempdir()}: {failed.strerror}",
+        "set TMPDIR to a directory with free space",
+    )
 
 
 def tree_digest(directory: Path) -> str:

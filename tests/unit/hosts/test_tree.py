@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.errors import HostError
+from perfrunner.experiment.outdir import disk_fails
 from perfrunner.hosts.packing import pack_tree, tree_digest, unpack_tree
 
 
@@ -60,3 +61,10 @@ def test_what_is_there_is_reported_without_packing_it(tmp_path: Path) -> None:
     assert digest == pack_tree(tmp_path, io.BytesIO())
     (tmp_path / "bin" / "tool").write_bytes(b"y")
     assert tree_digest(tmp_path) != digest
+
+
+def test_a_full_temporary_directory_is_not_that_of_the_results(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full, pytest.raises(HostError, match="No space") as failed:
+        pack_tree(tmp_path, full)
+    assert "TMPDIR" in (failed.value.hint or "")
+    assert disk_fails(failed.value) is None
