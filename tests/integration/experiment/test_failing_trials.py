@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from tests.support.fakes import Lab, variant
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -71,7 +72,12 @@ def test_a_work_directory_that_is_removed_ends_the_run_and_leaves_no_engine(lab:
     lab.write_spec(variants={"base": variant(sleep=1), "changed": variant(sleep=1)}, blocks=1)
     driver = lab.start()
     driver.wait_for("TrialPhase", phase="access")
-    shutil.rmtree(lab.work)
+
+    def is_removed() -> bool:
+        shutil.rmtree(lab.work, ignore_errors=True)  # the run still writes to it
+        return not lab.work.exists()
+
+    until(is_removed, "the work directory is removed")
     assert driver.finish() == 3
     assert f"the work directory {lab.work} was removed" in driver.stderr()
     lab.assert_nothing_left()
