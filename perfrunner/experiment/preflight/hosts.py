@@ -283,13 +283,14 @@ class HeldHosts:
             raise LinkLost(LOCK_LOST)
 
     def require_work_dirs(self) -> None:
-        """Raise HostError if a work directory was removed: no program can be started there any more."""
+        """Raise HostError if a work directory was removed or is full: every later trial would fail."""
         for name, host in self._hosts.hosts.items():
             if not host.transport.exists(f"{host.work_dir}/artifacts"):
                 raise HostError(
                     f"{name}: the work directory {host.work_dir} was removed during the run",
                     "find out what removes it, or set work_dir in the cluster file to another directory",
                 )
+            refuse([work_dir_finding(name, host.facts())])
 
     def _report(self, missing: HostError) -> None:
         self._context.listener.on_event(ev.Warned(missing.message, missing.hint or ""))

@@ -84,9 +84,12 @@ class Credentials:
 LINES, CHARACTERS = 3, 600
 
 
+_TAIL = 'tail -n "$1" -- "$2"; [ -s "$2" ] || { echo . | cat >"$2.try"; rm -f -- "$2.try"; } 2>&1'
+
+
 def log_tail(host: Transport, log: str) -> str:
-    """Return the last lines of a log on one line; empty if it is empty or missing."""
-    text = host.run(["tail", "-n", str(LINES), log], check=False).stdout
+    """Return the last lines of a log on one line; if it is empty, why nothing can be written there (a full disk)."""
+    text = host.run(["sh", "-c", _TAIL, "sh", str(LINES), log], check=False).stdout
     return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-CHARACTERS:]
 
 

@@ -4,4 +4,4 @@ program=$1 base=$2 log=$3; shift 3
 setsid sh -c "$program" sh "$base" "$@" 2>>"$log"
 status=$?
 exec 9>&-
-echo "$status" >"$base.status.tmp" && mv -f -- "$base.status.tmp" "$base.status"
+printf '%04d\n' "$status" 1<>"$base.status.tmp" && mv -f -- "$base.status.tmp" "$base.status"

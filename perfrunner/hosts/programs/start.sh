@@ -12,6 +12,10 @@ rm -f -- "$base.json" "$base.status" || exit 74
 cat >"$base.json.tmp" <<ENTRY || exit 74
 $1
 ENTRY
+# The keeper overwrites it, which a full disk allows.
+cat >"$base.status.tmp" <<STATUS || exit 74
+0000
+STATUS
 setsid -f sh -c "$keeper" sh "$program" "$base" "$err" "$@" >>"$out" 2>/dev/null </dev/null || exit 70
 tries=0
 until [ -e "$base.json" ]; do

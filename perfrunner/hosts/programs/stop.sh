@@ -20,8 +20,8 @@ echo "$killed"
 if locked; then
   holders | tr '\n' ' '
 elif [ -e "$base.lock" ]; then
-  flock -n "$base.lock" rm -f -- "$base.json" "$base.status" "$base.lock"
+  flock -n "$base.lock" rm -f -- "$base.json" "$base.status" "$base.status.tmp" "$base.lock"
 else
-  rm -f -- "$base.json" "$base.status"
+  rm -f -- "$base.json" "$base.status" "$base.status.tmp"
 fi
 echo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -12,25 +13,85 @@ import pytest
 
 from perfrunner.errors import HostError, StoreError
 from perfrunner.experiment.run import _report_disk
+from perfrunner.experiment.trial.placement import log_tail
+from perfrunner.hosts import ExitStatus, open_host
 from perfrunner.results import ResultStore
-from tests.support.fakes import Lab
+from perfrunner.spec.cluster import HostSpec
+from tests.support.fakes import Lab, variant
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.integration
+
+
+@contextlib.contextmanager
+def mounted(directory: Path, megabytes: int) -> Iterator[Path]:
+    directory.mkdir(mode=0o700)
+    options = f"size={megabytes}m,mode=700"
+    done = os.geteuid() == 0 and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(directory)], capture_output=True, check=False
+    ).returncode == 0  # fmt: skip
+    if not done:
+        pytest.skip("needs root, to mount a small file system")
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", "-l", str(directory)], check=True)
 
 
 @pytest.fixture
 def small_disk(lab: Lab) -> Iterator[Path]:
     """A file system of 1 MB for the results."""
-    lab.out.mkdir()
-    mounted = os.geteuid() == 0 and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(lab.out)], capture_output=True, check=False
-    ).returncode == 0  # fmt: skip
-    if not mounted:
-        pytest.skip("needs root, to mount a small file system")
-    try:
-        yield lab.out
-    finally:
-        subprocess.run(["umount", "-l", str(lab.out)], check=True)
+    with mounted(lab.out, 1) as directory:
+        yield directory
+
+
+def fill(directory: Path) -> Path:
+    """Write a file until no byte is left; return it."""
+    ballast = directory / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for size in (1 << 20, 1):
+            with contextlib.suppress(OSError):
+                while file.write(b"x" * size):
+                    pass
+    return ballast
+
+
+def test_a_work_directory_that_fills_ends_the_run_with_the_reason(lab: Lab) -> None:
+    slow = variant(sleep=1)
+    lab.write_spec(blocks=2, variants={"base": slow, "changed": slow})
+    with mounted(lab.work, 250) as work:
+        driver = lab.start()
+        driver.wait_for("TrialPhase", phase="access")
+        ballast = fill(work)
+        assert driver.finish() == 3
+        output = driver.stderr()
+        assert output.startswith("error: here: No space left on device")
+        assert "\nhint: free some space" in output
+        lab.assert_nothing_left()
+        ballast.unlink()
+        code, again = lab.run(resume=True)
+        assert code == 0, again.stderr()
+
+
+def test_the_status_of_a_process_is_known_although_the_disk_is_full(tmp_path: Path) -> None:
+    go_on = tmp_path / "go on"
+    script = 'until [ -e "$1" ]; do sleep 0.02; done; exit 7'
+    with mounted(tmp_path / "work", 1) as work:
+        spec = HostSpec(work_dir=str(work))
+        with open_host(spec, "local", name="here", run_id="r") as host:
+            process = host.start(
+                ["sh", "-c", script, "sh", str(go_on)],
+                name="it",
+                log_stdout="out",
+                log_stderr="err",
+            )
+            fill(work)
+            go_on.touch()
+            assert process.wait(PATIENCE_S) == ExitStatus(code=7)
+            assert process.stop(0.0).status == ExitStatus(code=7)
+            assert not any((work / "registry").iterdir())
+            fill(work)
+            assert "No space left" in log_tail(host.transport, f"{work}/out"), "the log is empty"
 
 
 def test_a_full_disk_ends_the_run_with_one_message(lab: Lab, small_disk: Path) -> None:
