@@ -165,9 +165,12 @@ class Transport(ABC):
             ["sh", "-c", script, "sh", *arguments], timeout=timeout, source=source, sink=sink
         )
         if check and raw.exit != 0:
-            reason = _reason(raw)
-            raise HostError(f"{self._name}: {reason}", hint_of(reason))
+            raise self._failure(raw)
         return raw
+
+    def _failure(self, raw: Raw) -> HostError:
+        reason = _reason(raw)
+        return HostError(f"{self._name}: {reason}", hint_of(reason))
 
     def _path(self, path: str) -> str:
         if "\0" in path or not path:
@@ -359,12 +362,15 @@ class Transport(ABC):
         """Return the text of a small file (also of /proc and /sys), decoded as UTF-8."""
         raw = self._execute(["cat", "--", self._path(path)], timeout=DEFAULT_TIMEOUT_S)
         if raw.exit != 0:
-            raise HostError(f"{self._name}: {raw.stderr.decode(errors='replace').strip()}")
+            raise self._failure(raw)
         return raw.stdout.decode(errors="replace")
 
     def exists(self, path: str) -> bool:
         """Tell whether a file or directory exists."""
-        return self._execute(["test", "-e", self._path(path)], timeout=DEFAULT_TIMEOUT_S).exit == 0
+        raw = self._execute(["test", "-e", self._path(path)], timeout=DEFAULT_TIMEOUT_S)
+        if raw.exit > 1:
+            raise self._failure(raw)
+        return raw.exit == 0
 
     def makedirs(self, path: str) -> None:
         """Create a directory and its parents."""

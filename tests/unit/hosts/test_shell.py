@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from perfrunner.errors import HostError
 from perfrunner.hosts import ExitStatus
 from perfrunner.hosts.local import LocalTransport
-from perfrunner.hosts.process import BASE_ENVIRONMENT, foreign_variables, with_environment
+from perfrunner.hosts.process import BASE_ENVIRONMENT, Raw, foreign_variables, with_environment
 from perfrunner.hosts.scripts import marked_program
 from perfrunner.hosts.transport import hint_of
 
@@ -110,3 +110,15 @@ def test_a_local_command_that_cannot_be_started_is_an_error_of_the_host(
     with pytest.raises(HostError, match="here: cannot start") as refused:
         host.run(["true"])
     assert "limits" in (refused.value.hint or "")
+
+
+def test_a_file_is_not_absent_because_nobody_can_look(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    host = LocalTransport("here")
+    host.open_work_dir(str(tmp_path / "work"))
+    assert not host.exists("absent")
+    failed = Raw(2, b"", b"sh: 0: Cannot fork")
+    monkeypatch.setattr(host, "_execute", lambda *_, **__: failed)
+    with pytest.raises(HostError, match="Cannot fork"):
+        host.exists("absent")
