@@ -19,7 +19,7 @@ SQLITE_ERRORS: tuple[tuple[str | tuple[str, ...], str, str], ...] = (
     (
         "SQLITE_BUSY",
         "{place} was locked by another program for {seconds:g} s; all trials stored before are safe",
-        "close the program that writes to it (`fuser` names it; none: its file system has no locks), and --resume",
+        "close the program that writes to it (`fuser` names it; none: no file locks), then continue with --resume",
     ),
     (
         ("SQLITE_NOTADB", "SQLITE_CORRUPT"),

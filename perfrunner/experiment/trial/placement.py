@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from perfrunner.domain import TrialKey, TrialStatus
 from perfrunner.errors import HostError, TrialError
+from perfrunner.hosts import scripts
 from perfrunner.hosts.process import ExitStatus
 from perfrunner.hosts.transport import Transport
 from perfrunner.spec.model import Spec
@@ -84,12 +85,9 @@ class Credentials:
 LINES, CHARACTERS = 3, 600
 
 
-_TAIL = 'tail -n "$1" -- "$2"; [ -s "$2" ] || { echo . | cat >"$2.try"; rm -f -- "$2.try"; } 2>&1'
-
-
 def log_tail(host: Transport, log: str) -> str:
     """Return the last lines of a log on one line; if it is empty, why nothing can be written there (a full disk)."""
-    text = host.run(["sh", "-c", _TAIL, "sh", str(LINES), log], check=False).stdout
+    text = host.run(["sh", "-c", scripts.LOG_TAIL, "sh", str(LINES), log], check=False).stdout
     return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-CHARACTERS:]
 
 
