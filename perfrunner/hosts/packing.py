@@ -38,7 +38,7 @@ def pack_tree(directory: Path, out: IO[bytes]) -> str:
     if failed.errno not in _FULL:
         raise _unreadable(directory, failed) from failed
     with contextlib.suppress(OSError):
-        os.ftruncate(out.fileno(), 0)  # else closing it fails, too
+        os.ftruncate(out.fileno(), 0)  # else closing it fails as well
     # Without its cause, from which a run would conclude that the disk of the results is full.
     raise HostError(
         f"cannot pack {directory} in {tempfile.gettempdir()}: {failed.strerror}",
