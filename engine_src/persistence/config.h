@@ -44,6 +44,8 @@ struct RocksConfig {
     bool needsWholeLog{false};
     /// Continues even if a manifest is damaged or a log is missing.
     bool acceptLoss{false};
+    /// A stop does not wait longer for a flush: the documents are then in the log.
+    std::chrono::milliseconds longestFlush{60'000};
     rocksdb::Env* env{nullptr};  ///< its files; nullptr: the operating system's. Outlives the store
 };
 

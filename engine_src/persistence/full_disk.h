@@ -5,8 +5,10 @@
 #include <rocksdb/env.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace kv {
@@ -51,6 +53,7 @@ class FullDisk final : public rocksdb::EnvWrapper {
     std::atomic<bool> unopenable{false};     ///< no file can be opened for reading
     std::atomic<bool> tears{false};          ///< a half of what is refused is written
     std::atomic<bool> noNewLogs{false};      ///< no log can be made
+    std::atomic<bool> stuckTables{false};    ///< no write of a table file returns
 
   private:
     class Names final : public rocksdb::Directory {
@@ -89,6 +92,9 @@ class FullDisk final : public rocksdb::EnvWrapper {
 
       private:
         [[nodiscard]] rocksdb::Status refusal() const {
+            while (isTable_ && disk_.stuckTables) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            }
             if (disk_.broken || (isTable_ && disk_.brokenTables)) {
                 return rocksdb::Status::IOError("broken by the test");
             }

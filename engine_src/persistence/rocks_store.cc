@@ -29,8 +29,6 @@ using rocks::view;
 
 namespace {
 
-/// A stop does not wait longer for it: the documents are then in the log.
-constexpr std::chrono::minutes kLongestFlush{1};
 /// Room for the vBucket's state in a transaction's batch.
 constexpr size_t kStateBytes = 256;
 
@@ -238,7 +236,7 @@ bool RocksStore::emptyLog() {
         return false;
     }
     // After an error RocksDB 7 does not wait for the end of a flush, and may have lost it.
-    const auto limit = std::chrono::steady_clock::now() + kLongestFlush;
+    const auto limit = std::chrono::steady_clock::now() + config_.longestFlush;
     while (sumOf(rocksdb::DB::Properties::kNumImmutableMemTable) != 0) {
         if (sumOf(rocksdb::DB::Properties::kBackgroundErrors) != errors ||
             std::chrono::steady_clock::now() >= limit) {

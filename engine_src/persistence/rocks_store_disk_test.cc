@@ -1,10 +1,12 @@
 // A RocksStore whose disk is full or broken for a while: nothing that was acknowledged is lost.
 
 #include <gtest/gtest.h>
+#include <rocksdb/version.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <string>
 #include <thread>
 
@@ -227,6 +229,28 @@ TEST_F(RocksStoreDiskTest, ALogThatCannotBeEmptiedIsReportedAfterAnotherError) {
     EXPECT_FALSE(store_->emptyLog());
     disk_.brokenTables = false;
     EXPECT_TRUE(inTime([&] { return store_->emptyLog(); }));
+}
+
+TEST_F(RocksStoreDiskTest, AFlushThatDoesNotEndIsNotWaitedForWithoutEnd) {
+    if (ROCKSDB_MAJOR > 7) {
+        GTEST_SKIP() << "a newer RocksDB waits itself, and loses no flush";
+    }
+    config_.longestFlush = std::chrono::milliseconds(100);
+    open();
+    const Vbid vbid{1};
+    disk_.broken = true;
+    EXPECT_FALSE(store(vbid, {item(vbid, "a", 1)}, 1));  // from now on RocksDB does not wait
+    disk_.broken = false;
+    EXPECT_TRUE(storesInTime(vbid, item(vbid, "a", 1)));
+    disk_.stuckTables = true;
+    auto emptied = std::async(std::launch::async, [this] { return store_->emptyLog(); });
+    const bool ended = emptied.wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+    disk_.stuckTables = false;
+    EXPECT_TRUE(ended);
+    EXPECT_EQ(emptied.get(), !ended);
+    EXPECT_TRUE(inTime([&] { return store_->emptyLog(); }));
+    open();
+    EXPECT_EQ(scan(vbid), (Docs{{1, "a"}}));
 }
 
 }  // namespace
