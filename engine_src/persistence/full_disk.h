@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -54,6 +55,8 @@ class FullDisk final : public rocksdb::EnvWrapper {
     std::atomic<bool> tears{false};          ///< a half of what is refused is written
     std::atomic<bool> noNewLogs{false};      ///< no log can be made
     std::atomic<bool> stuckTables{false};    ///< no write of a table file returns
+    /// Is called instead of syncing a file, if set. Set it while nothing uses the files.
+    std::function<rocksdb::Status()> sync{};
 
   private:
     class Names final : public rocksdb::Directory {
@@ -89,6 +92,7 @@ class FullDisk final : public rocksdb::EnvWrapper {
                                const rocksdb::DataVerificationInfo& info) override {
             return refusal().ok() ? real_->Append(data, info) : Append(data);
         }
+        rocksdb::Status Sync() override { return disk_.sync ? disk_.sync() : real_->Sync(); }
 
       private:
         [[nodiscard]] rocksdb::Status refusal() const {

@@ -145,8 +145,8 @@ class RecoverableLog final : public FSWritableFile {
 
   private:
     IOStatus noted(IOStatus status) {
-        if (!status.ok()) {
-            failed_ = true;
+        // A sync and a write of two threads may both fail.
+        if (!status.ok() && !failed_.exchange(true)) {
             ++states_->failedLogs;
         }
         return status;
@@ -164,7 +164,7 @@ class RecoverableLog final : public FSWritableFile {
     std::unique_ptr<FSWritableFile> file_;
     uint64_t bytes_{0};
     uint64_t wholeBytes_{0};  ///< up to the end of the last record
-    bool failed_{false};
+    std::atomic<bool> failed_{false};
 };
 
 class RecoverableDirectory final : public rocksdb::FSDirectoryWrapper {

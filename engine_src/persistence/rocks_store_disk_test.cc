@@ -7,11 +7,14 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "persistence/flip.h"
+#include "persistence/log_notes.h"
 #include "persistence/log_scan.h"
+#include "persistence/recoverable_files.h"
 #include "persistence/rocks_store_test_support.h"
 
 namespace kv {
@@ -251,6 +254,21 @@ TEST_F(RocksStoreDiskTest, AFlushThatDoesNotEndIsNotWaitedForWithoutEnd) {
     EXPECT_TRUE(inTime([&] { return store_->emptyLog(); }));
     open();
     EXPECT_EQ(scan(vbid), (Docs{{1, "a"}}));
+}
+
+TEST_F(RocksStoreDiskTest, ALogThatTwoThreadsFindFailedIsOneFailedLog) {
+    const RecoverableFiles files(disk_, std::make_shared<LogNotes>(path_ / "notes"));
+    std::unique_ptr<rocksdb::WritableFile> log;
+    ASSERT_TRUE(files.env()->NewWritableFile((path_ / "000001.log").string(), &log, {}).ok());
+    disk_.sync = [&] {  // a write of another thread fails while this one syncs
+        disk_.broken = true;
+        EXPECT_FALSE(log->Append("record").ok());
+        return rocksdb::Status::IOError("not synced by the test");
+    };
+    EXPECT_FALSE(log->Sync().ok());
+    EXPECT_TRUE(files.hasFailedLogs());
+    log.reset();
+    EXPECT_FALSE(files.hasFailedLogs()) << "otherwise nothing counts as synced any more";
 }
 
 }  // namespace
