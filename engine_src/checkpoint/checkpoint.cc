@@ -123,6 +123,17 @@ size_t Checkpoint::expelBefore(size_t position, std::vector<ItemPtr>& expelled) 
     return before - bytes_;
 }
 
+std::unique_ptr<Checkpoint> Checkpoint::takeEntries() {
+    auto taken = std::make_unique<Checkpoint>(id_, snapshot_, first_, type_, createdAtNs_);
+    base_ = endPosition();
+    availableFrom_ = kv::next(entries_.back().seqno);
+    taken->entries_.swap(entries_);
+    taken->tombstones_.swap(tombstones_);  // nothing can be replaced before availableFrom_
+    taken->liveItems_ = std::exchange(liveItems_, 0);
+    taken->bytes_ = std::exchange(bytes_, sizeof(Checkpoint));
+    return taken;
+}
+
 void Checkpoint::compact(std::vector<size_t*> positions) {
     std::sort(positions.begin(), positions.end(),
               [](const size_t* a, const size_t* b) { return *a < *b; });

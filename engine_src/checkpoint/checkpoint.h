@@ -99,6 +99,9 @@ class Checkpoint {
     /// Removes the entries before `position` and passes them to the caller. Returns the bytes that
     /// they accounted for.
     size_t expelBefore(size_t position, std::vector<ItemPtr>& expelled);
+    /// Moves all entries, of which there is at least one, to another checkpoint, as if they were
+    /// expelled. Throws std::bad_alloc without any change.
+    [[nodiscard]] std::unique_ptr<Checkpoint> takeEntries();
     /// True if there are more holes than live entries: then squeezing them out costs O(1) per hole.
     [[nodiscard]] bool wantsCompaction() const { return entries_.size() > 2 * liveItems_ + 64; }
     /// Squeezes the holes out. Each of `positions` is replaced by the new position of the same next

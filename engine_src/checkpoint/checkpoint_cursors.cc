@@ -9,6 +9,9 @@ namespace kv {
 
 namespace {
 
+/// Bytes that the thread which removes the last cursor frees itself: it may be a front-end thread.
+constexpr size_t kFreedAtOnce = size_t{64} << 10;
+
 /// Goes back to the checkpoint that contains `wanted`, as long as nothing is missing in between.
 Checkpoint* findCheckpoint(Checkpoint* newest, Seqno wanted) {
     Checkpoint* checkpoint = newest;
@@ -63,7 +66,7 @@ bool CheckpointCursors::removeCursor(const CursorPtr& cursor) const {
     if (!log_->cursors().remove(cursor.get())) {
         return false;
     }
-    if (log_->cursors().empty()) {
+    if (log_->cursors().empty() && (log_->memory().bytes() <= kFreedAtOnce || !log_->leaveAll())) {
         // There are no readers any more, so nothing is kept.
         Checkpoint& open = log_->open();
         unreachable.adopt(log_->cutBefore(&open), log_->memory());

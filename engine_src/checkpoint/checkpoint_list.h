@@ -55,6 +55,16 @@ class CheckpointList {
         last_ = added;
     }
 
+    /// Appends the checkpoints of `other`, which is empty then. O(1).
+    void append(CheckpointList&& other) noexcept {
+        if (other.empty()) {
+            return;
+        }
+        other.first_->previous_ = last_;
+        (last_ != nullptr ? last_->next_ : first_) = std::exchange(other.first_, nullptr);
+        last_ = std::exchange(other.last_, nullptr);
+    }
+
     /// Cuts off everything before `kept` (an element of this list). O(1).
     [[nodiscard]] CheckpointList cutBefore(Checkpoint* kept) {
         CheckpointList prefix;

@@ -53,6 +53,23 @@ void CheckpointLog::compactOpen() {
     }
 }
 
+bool CheckpointLog::leaveAll() noexcept {
+    left_.append(cutBefore(&open()));
+    if (!open().hasEntries()) {
+        return true;
+    }
+    try {
+        const size_t before = open().memory();
+        auto entries = open().takeEntries();
+        memory_.add(entries->memory());
+        memory_.release(before - open().memory());
+        left_.append(std::move(entries));
+        return true;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+}
+
 CheckpointList CheckpointLog::startOver(const CheckpointStart& start, uint64_t nowNs,
                                         std::unique_ptr<Checkpoint> fresh) {
     invariant(!persistence_.isFlushing(), "no vBucket is cleared while it is flushed");

@@ -60,6 +60,11 @@ class CheckpointLog {
     [[nodiscard]] Checkpoint* newest() const { return list_.newest(); }
     [[nodiscard]] size_t checkpoints() const { return list_.size(); }
     [[nodiscard]] CheckpointList cutBefore(Checkpoint* kept) { return list_.cutBefore(kept); }
+    /// Keeps everything, which nobody reads any more, until the remover takes it: freeing it may
+    /// take long. Returns false if memory is too short for that; then some of it is kept, and the
+    /// open checkpoint has its entries.
+    [[nodiscard]] bool leaveAll() noexcept;
+    [[nodiscard]] CheckpointList takeLeft() noexcept { return std::exchange(left_, {}); }
     /// True if the open checkpoint holds enough bytes; or if it is full or old enough, and there
     /// may be one more.
     [[nodiscard]] bool shouldClose(uint64_t nowNs) const;
@@ -108,6 +113,7 @@ class CheckpointLog {
   private:
     mutable std::mutex queueLock_;
     CheckpointList list_;  ///< never empty: the last one is open
+    CheckpointList left_;  ///< for the remover; counted in memory_
     const CheckpointConfig& config_;
     CursorSet cursors_;
     PersistencePlace persistence_;

@@ -212,6 +212,31 @@ TEST_F(CheckpointManagerTest, AFullListStopsClosing) {
     EXPECT_EQ(manager().stats().checkpoints, 4U);
 }
 
+TEST_F(CheckpointManagerTest, TheLastReaderLeavesALongLogToTheRemover) {
+    config_.maxItems = 500;
+    const size_t empty = manager().memory();
+    const auto reader = manager().cursors().registerCursor("reader", Seqno{});
+    for (int i = 0; i < 2250; ++i) {
+        queue("key" + std::to_string(i));
+    }
+    ASSERT_EQ(manager().stats().checkpoints, 5U);
+    const size_t full = manager().memory();
+    EXPECT_TRUE(manager().cursors().removeCursor(reader.cursor));
+    EXPECT_GE(manager().memory(), full) << "freeing it would take long";
+    EXPECT_EQ(manager().stats().checkpoints, 1U);
+    // Nobody gets it any more.
+    const auto late = manager().cursors().registerCursor("late", Seqno{10});
+    EXPECT_TRUE(late.needsBackfill);
+    EXPECT_EQ(late.nextSeqno, Seqno{2251});
+    queue("after");
+    EXPECT_THAT(keys(manager().cursors().getItemsForCursor(late.cursor, 100)),
+                ElementsAre("after"));
+    (void)manager().removal().extractClosedUnrefCheckpoints();
+    EXPECT_LT(manager().memory(), full / 10);
+    EXPECT_TRUE(manager().cursors().removeCursor(late.cursor));
+    EXPECT_EQ(manager().memory(), empty);
+}
+
 TEST_F(CheckpointManagerTest, ExtractionTakesCheckpointsThatNoCursorNeeds) {
     config_.maxItems = 1;
     config_.maxCheckpoints = 100;

@@ -72,11 +72,13 @@ class BasicCheckpointRemoval final : public CheckpointRemovalBase {
         return DropPolicy::select(State(*log_));
     }
 
-    /// Takes the closed checkpoints before the lowest cursor out of the list.
+    /// Takes the closed checkpoints before the lowest cursor out of the list, and what the last
+    /// reader left.
     [[nodiscard]] ExtractedCheckpoints extractClosedUnrefCheckpoints() const {
         const auto lock = log_->lock();
-        return ExtractedCheckpoints(log_->cutBefore(ExtractPolicy::firstKept(State(*log_))),
-                                    log_->memory());
+        CheckpointList list = log_->takeLeft();
+        list.append(log_->cutBefore(ExtractPolicy::firstKept(State(*log_))));
+        return ExtractedCheckpoints(std::move(list), log_->memory());
     }
 };
 
