@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
@@ -155,7 +156,11 @@ class ProducerBase {
                 list(*vbid);
                 return backfills_.size() != 0 ? Backfills::More : Backfills::Done;
             }
-            backfills_.push(*vbid);
+            try {
+                backfills_.push(*vbid);
+            } catch (const std::bad_alloc&) {
+                list(*vbid);  // the connection queues it again
+            }
         }
         return backfills_.size() != 0 ? Backfills::NoSlot : Backfills::Done;
     }

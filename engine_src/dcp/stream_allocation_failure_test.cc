@@ -8,6 +8,7 @@
 #include "dcp/active_stream.h"
 #include "dcp/consumer.h"
 #include "dcp/dcp_node.h"
+#include "dcp/producer.h"
 #include "executor/fake_executor.h"
 #include "memory/failing_heap.h"
 
@@ -141,6 +142,34 @@ TEST(StreamEndAllocationFailure, SendsTheEndMessageWithoutMemory) {
         allocationsLeft = 0;  // for its destructor
     }
     allocationsLeft = -1;
+}
+
+/// A stream that waits for a slot is not forgotten if memory is too short to queue it again.
+TEST(BackfillQueueAllocationFailure, KeepsWhatWaitsForASlot) {
+    for (const long nth : {0, 1}) {
+        const CheckpointConfig config;
+        CheckpointManager checkpoints(Vbid{0}, config);
+        Store store;
+        ScanSlots slots(0);
+        Producer producer("dcp", 1, {[] {}, [] {}, [] {}});
+        producer.addStream(std::make_shared<ActiveStream>(
+                StreamRequest{.vbid = Vbid{0}, .end = Seqno{kDocuments}, .diskOnly = true},
+                "stream", checkpoints.cursors(), store, &slots));
+        EXPECT_FALSE(producer.step());
+        for (int attempt = 0; attempt < 600; ++attempt) {  // the queue allocates now and then
+            runsOutOfMemory(nth, [&] { (void)producer.runBackfills(); });
+            EXPECT_FALSE(producer.step());
+        }
+        slots.setMost(1);
+        uint64_t documents = 0;
+        for (int idle = 0; idle < 3; ++idle) {
+            (void)producer.runBackfills();
+            while (const auto message = producer.step()) {
+                documents += message->item ? 1U : 0U;
+            }
+        }
+        EXPECT_EQ(documents, kDocuments) << nth;
+    }
 }
 
 /// Messages that a consumer held back are applied once, in order, and all of them acknowledged,

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <unordered_set>
@@ -26,10 +27,16 @@ class UniqueSnapshotQueue {
     /// Returns false if vbid already waits: the task need not be woken again.
     bool push(Vbid vbid) {
         const std::scoped_lock lock(mutex_);
-        if (!members_.insert(vbid).second) {
+        const auto [place, added] = members_.insert(vbid);
+        if (!added) {
             return false;
         }
-        queue_.push_back(vbid);
+        try {
+            queue_.push_back(vbid);
+        } catch (const std::bad_alloc&) {
+            members_.erase(place);
+            throw;
+        }
         return true;
     }
     std::optional<Vbid> pop() {
