@@ -10,6 +10,8 @@ constexpr TaskTime kWatchPeriod = std::chrono::seconds(1);
 /// after a run that did not help.
 constexpr TaskTime kWatchPause = std::chrono::milliseconds(10);
 constexpr TaskTime kWatchPauseInVain = std::chrono::milliseconds(100);
+/// Time until a retired producer is looked at again that another thread was using.
+constexpr TaskTime kRetirePause = std::chrono::milliseconds(1);
 }  // namespace
 
 DcpNode::DcpNode(Bucket& bucket, Executor& executor, std::chrono::nanoseconds snapshotInterval,
@@ -28,8 +30,7 @@ DcpNode::DcpNode(Bucket& bucket, Executor& executor, std::chrono::nanoseconds sn
                                     kWatchPeriod, [this] { return watch(); });
     // In the backfills' pool: if that has only one thread, nothing has to be waited for.
     retireTask_ = executor_.schedule("dcp_retired", TaskPool::AuxIO, kNever, [this] {
-        destroyRetired();
-        return TaskResult::untilWoken();
+        return destroyRetired() ? TaskResult::after(kRetirePause) : TaskResult::untilWoken();
     });
     bucket_.staleBudget().onSpent([this] { executor_.wake(watchTask_); });
 }
@@ -84,22 +85,34 @@ void DcpNode::retire(std::shared_ptr<BucketProducer> producer) noexcept {
     executor_.wake(retireTask_);
 }
 
-void DcpNode::destroyRetired() {
+bool DcpNode::destroyRetired() {
     const BucketMemoryGuard guard(bucket_.memory());
     while (true) {
         std::shared_ptr<BucketProducer> producer;
         {
             const std::scoped_lock lock(mutex_);
-            if (retired_.empty()) {
-                return;
+            const auto unused =
+                    std::find_if(retired_.begin(), retired_.end(), [this](const auto& retired) {
+                        // Once it is not listed, its users become only fewer.
+                        unlist(retired);
+                        return retired.use_count() == 1;
+                    });
+            if (unused == retired_.end()) {
+                return !retired_.empty();
             }
-            producer = std::move(retired_.back());
-            retired_.pop_back();
-            ending_.fetch_add(1, std::memory_order_release);
+            producer = std::move(*unused);
+            retired_.erase(unused);
         }
         producer.reset();
         ending_.fetch_sub(1, std::memory_order_release);
     }
+}
+
+void DcpNode::unlist(const std::shared_ptr<BucketProducer>& producer) {
+    const auto removed = std::erase_if(producers_, [&producer](const auto& listed) {
+        return !listed.owner_before(producer) && !producer.owner_before(listed);
+    });
+    ending_.fetch_add(removed, std::memory_order_release);
 }
 
 DcpNode::Loads DcpNode::loads(std::string_view user) const {
@@ -145,7 +158,7 @@ std::shared_ptr<BucketProducer> DcpNode::makeProducer(std::string_view name, std
     std::erase_if(producers_, [](const auto& producer) { return producer.expired(); });
     const NonBucketGuard nobody;
     producers_.push_back(made);
-    retired_.reserve(producers_.size());
+    retired_.reserve(retired_.size() + producers_.size());
     return made;
 }
 

@@ -76,7 +76,11 @@ class DcpNode final : private CursorDropper {
     /// Frees checkpoints if the bucket is short of memory, by dropping cursors if necessary.
     /// Returns true if that freed a significant amount.
     bool recoverMemory();
-    void destroyRetired();
+    /// Returns true if some are left, because other threads still use them: one of those would
+    /// destroy them otherwise.
+    bool destroyRetired();
+    /// Removes a retired producer from producers_. The caller holds mutex_.
+    void unlist(const std::shared_ptr<BucketProducer>& producer);
 
     Bucket& bucket_;
     Executor& executor_;
@@ -87,7 +91,7 @@ class DcpNode final : private CursorDropper {
     ScanWatch watch_;
     mutable std::mutex mutex_;
     mutable std::vector<std::weak_ptr<BucketProducer>> producers_;  ///< guarded by mutex_
-    /// Guarded by mutex_; has room for all of producers_, so that retiring one cannot fail.
+    /// Guarded by mutex_; has room for all of producers_ as well, so that retiring one cannot fail.
     std::vector<std::shared_ptr<BucketProducer>> retired_;
     std::atomic<size_t> ending_{0};
     TaskTime notBefore_{0};  ///< used only by the watch task

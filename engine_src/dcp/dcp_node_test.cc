@@ -68,6 +68,19 @@ TEST_F(DcpNodeTest, AUserLeavesConnectionsToOthers) {
     EXPECT_TRUE(connect("a"));
 }
 
+TEST_F(DcpNodeTest, AProducerIsDestroyedByNobodyWhoOnlyLooksAtIt) {
+    ASSERT_TRUE(connect("a"));
+    auto looking = producers_.front();  // as a thread has it that counts streams
+    const std::weak_ptr<BucketProducer> producer = looking;
+    close();
+    EXPECT_EQ(node_.ending(), 1U);
+    looking.reset();
+    EXPECT_FALSE(producer.expired()) << "that may have to wait for a read from disk";
+    executor_.advance(std::chrono::milliseconds(1));
+    EXPECT_TRUE(producer.expired());
+    EXPECT_EQ(node_.ending(), 0U);
+}
+
 TEST_F(DcpNodeTest, WithoutUsersOnlyTheNodeIsLimited) {
     for (int i = 0; i < 4; ++i) {
         EXPECT_TRUE(connect(""));
