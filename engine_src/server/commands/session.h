@@ -144,7 +144,7 @@ class Session {
     void endWait() { waitsSince_.reset(); }
 
     /// The STAT job that the request waits for; nullptr if none.
-    std::shared_ptr<const StatJob>& statJob() { return statJob_; }
+    std::shared_ptr<StatJob>& statJob() { return statJob_; }
     /// The bucket job that the request waits for; nullptr if none.
     std::shared_ptr<const BucketJob>& bucketJob() { return bucketJob_; }
 
@@ -204,7 +204,7 @@ class Session {
     Features features_;
     unsigned failedLogins_{0};
     std::optional<std::chrono::steady_clock::time_point> waitsSince_;
-    std::shared_ptr<const StatJob> statJob_;
+    std::shared_ptr<StatJob> statJob_;
     std::shared_ptr<const BucketJob> bucketJob_;
     std::string user_;
     ConnectionSlot waiting_;  ///< for its login

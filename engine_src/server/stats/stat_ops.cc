@@ -1,4 +1,6 @@
 // STAT: one answer per key, then an empty one. stats.cc has the groups.
+#include <utility>
+
 #include "server/commands/command.h"
 #include "server/stats/stats.h"
 
@@ -40,19 +42,30 @@ bool collected(CommandContext& context, std::string_view group) {
     return job->done();
 }
 
-void answerWith(CommandContext& context, const FrameView& request, const StatAnswer& answer) {
+/// Bytes of answers after which other connections have their turn: streams of many DCP clients have
+/// many figures.
+constexpr size_t kPiece = 256 << 10;
+
+/// Answers with the figures from number `next` on, and frees them. Returns false if some are left.
+bool answerWith(CommandContext& context, const FrameView& request, StatAnswer& answer, size_t& next,
+                size_t most) {
     context.prefixes = context.server.prefixes.ifOn();
     if (answer.status != Status::kSuccess) {
         replyError(context, request, answer.status, whyNone(answer.status));
-        return;
+        return true;
     }
-    for (const auto& [key, value] : answer.values) {
+    for (; next != answer.values.size(); ++next) {
+        if (context.out.size() >= most) {
+            return false;
+        }
+        const auto [key, value] = std::move(answer.values[next]);
         Response response;
         response.key = protocol::asBytes(key);
         response.value = protocol::asBytes(value);
         reply(context, request, response);
     }
     reply(context, request, {});
+    return true;
 }
 
 After stat(CommandContext& context, const FrameView& request) {
@@ -63,13 +76,19 @@ After stat(CommandContext& context, const FrameView& request) {
         return After::Continue;
     }
     if (administration || context.server.statCollector == nullptr) {
-        answerWith(context, request, collectStats(context.server, group));
+        StatAnswer answer = collectStats(context.server, group);
+        size_t next = 0;
+        answerWith(context, request, answer, next, SIZE_MAX);
         return After::Continue;
     }
     if (!collected(context, group)) {
         return After::AgainLater;
     }
-    answerWith(context, request, context.session.statJob()->answer());
+    StatJob& job = *context.session.statJob();
+    if (!answerWith(context, request, job.answer(), job.answered(), kPiece)) {
+        context.session.waker()->wake();
+        return After::AgainLater;
+    }
     const NonBucketGuard nobody;  // the collector's result is charged to no bucket
     context.session.statJob().reset();
     return After::Continue;

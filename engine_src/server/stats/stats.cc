@@ -291,9 +291,8 @@ void StatJob::run() noexcept {
     }
 }
 
-std::shared_ptr<const StatJob> StatCollector::ask(std::string_view group,
-                                                  std::shared_ptr<Waker> waker,
-                                                  std::string_view user) {
+std::shared_ptr<StatJob> StatCollector::ask(std::string_view group, std::shared_ptr<Waker> waker,
+                                            std::string_view user) {
     auto job = std::make_shared<StatJob>(server_, group, std::move(waker));
     thread_.ask(job, user);
     return job;

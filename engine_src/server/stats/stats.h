@@ -30,8 +30,10 @@ class StatJob final : public Job {
     StatJob(ServerContext& server, std::string_view group, std::shared_ptr<Waker> waker)
         : Job(std::move(waker)), server_(server), group_(group) {}
 
-    /// The answer. Call it only when done() is true.
-    [[nodiscard]] const StatAnswer& answer() const { return answer_; }
+    // --- when done() is true
+    [[nodiscard]] StatAnswer& answer() { return answer_; }
+    /// Number of its figures that were answered, for the connection.
+    [[nodiscard]] size_t& answered() { return answered_; }
 
   private:
     void run() noexcept override;
@@ -39,6 +41,7 @@ class StatJob final : public Job {
     ServerContext& server_;
     std::string group_;
     StatAnswer answer_;
+    size_t answered_{0};
 };
 
 /// Gathers groups of statistics on its own thread: visiting a thousand vBuckets, or the allocator's
@@ -48,8 +51,8 @@ class StatCollector {
     explicit StatCollector(ServerContext& server) : server_(server) {}
 
     /// Queues a group. Any thread. `waker` is woken when the job is done.
-    std::shared_ptr<const StatJob> ask(std::string_view group, std::shared_ptr<Waker> waker,
-                                       std::string_view user = {});
+    std::shared_ptr<StatJob> ask(std::string_view group, std::shared_ptr<Waker> waker,
+                                 std::string_view user = {});
     /// Returns when the current group is collected; groups queued behind it are never collected.
     void stop() { thread_.stop(); }
 

@@ -104,5 +104,30 @@ TEST_F(StatCollectorTest, AServerThatStopsWaitsForTheGroupAtWorkAndNoOther) {
     EXPECT_TRUE(two.atEnd());
 }
 
+TEST_F(ServerTest, ALongAnswerIsHeldInPart) {
+    constexpr size_t kFigures = 200'000;
+    start({}, nullptr, 1, [](ServerContext& server) {
+        server.statSources.emplace_back("long", [] {
+            KeyValues values;
+            for (size_t i = 0; i < kFigures; ++i) {
+                values.emplace_back(std::to_string(i), std::string(100, 'v'));
+            }
+            return values;
+        });
+    });
+    auto client = connect(64 << 10);
+    client.send(Frame{.opcode = Opcode::kStat, .key = "long"}.bytes() + getBytes("none", 7));
+    ASSERT_TRUE(eventually([this] { return sum(&FrontEndStats::slowReaders) != 0; }));
+    EXPECT_LT(context().buffers.held(), 10U << 20U) << "of 25 MB";
+    const auto answers = client.receive(kFigures + 2);
+    ASSERT_EQ(answers.size(), kFigures + 2);
+    for (size_t i = 0; i < kFigures; ++i) {
+        ASSERT_EQ(answers[i].key, std::to_string(i));
+    }
+    EXPECT_TRUE(answers[kFigures].key.empty());
+    EXPECT_EQ(answers[kFigures + 1].opaque, 7U);
+    EXPECT_EQ(sum(&FrontEndStats::requests), 2U);
+}
+
 }  // namespace
 }  // namespace kv::server
