@@ -28,6 +28,11 @@ class RuleTable {
     constexpr void add(Opcode opcode, uint64_t extras, Part key, Part value) {
         rules_[raw(opcode)] = {extras, key, value, true};
     }
+    constexpr void allowLongValues(std::initializer_list<Opcode> opcodes, size_t longest) {
+        for (const Opcode opcode : opcodes) {
+            rules_[raw(opcode)].longestValue = static_cast<uint32_t>(longest);
+        }
+    }
     /// A request about a document without a value: it has no datatype, and a CAS according to
     /// `cas`.
     constexpr void bringsNothing(std::initializer_list<Opcode> opcodes, Part cas) {
@@ -73,6 +78,11 @@ class RuleTable {
         bringsNothing({Opcode::kUnlockKey}, Required);
         add(Opcode::kSubdocMultiLookup, kNoExtras | bytes(1), Required, Required);
         bringsNothing({Opcode::kSubdocMultiLookup}, Forbidden);
+        allowLongValues({Opcode::kSet, Opcode::kSetQ, Opcode::kAdd, Opcode::kAddQ, Opcode::kReplace,
+                         Opcode::kReplaceQ, Opcode::kAppend, Opcode::kAppendQ, Opcode::kPrepend,
+                         Opcode::kPrependQ, Opcode::kSetWithMeta, Opcode::kSetWithMetaQ,
+                         Opcode::kAddWithMeta, Opcode::kAddWithMetaQ},
+                        kMaxValueLength);
     }
 
     constexpr void sessionOps() {
@@ -96,6 +106,7 @@ class RuleTable {
         // "async=0": answer when it is done. The engine always does.
         add(Opcode::kDelVBucket, kNoExtras, Forbidden, Optional);
         add(Opcode::kSetClusterConfig, kNoExtras | bytes(16), Optional, Required);
+        allowLongValues({Opcode::kSetClusterConfig}, kMaxConfigLength);
         add(Opcode::kSetVBucket, kNoExtras | bytes(1) | bytes(4), Forbidden, Optional);
         add({Opcode::kGetFailoverLog, Opcode::kListBuckets, Opcode::kGetRandomKey}, kNoExtras,
             Forbidden, Forbidden);
@@ -119,6 +130,7 @@ class RuleTable {
         // The messages of a producer.
         add(Opcode::kDcpSnapshotMarker, bytes(1) | bytes(20), Forbidden, Optional);
         add(Opcode::kDcpMutation, bytes(31), Required, Optional);
+        allowLongValues({Opcode::kDcpMutation}, kMaxValueLength);
         add(Opcode::kDcpDeletion, bytes(18) | bytes(21), Required, Forbidden);
         add(Opcode::kDcpExpiration, bytes(20), Required, Forbidden);
         add(Opcode::kDcpStreamEnd, bytes(4), Forbidden, Forbidden);
@@ -159,7 +171,7 @@ Violation validate(const FrameView& frame) noexcept {
     if (frame.value.empty() ? rule.value == Part::Required : rule.value == Part::Forbidden) {
         return frame.value.empty() ? Violation::ValueMissing : Violation::ValueUnexpected;
     }
-    if (frame.value.size() > kMaxValueLength) {
+    if (frame.value.size() > rule.longestValue) {
         return Violation::ValueTooLong;
     }
     // Clients send the JSON bit whatever HELLO answered. Compressed values and xattrs are never

@@ -18,6 +18,10 @@ inline constexpr size_t kMaxKeyLength = 250;
 /// kMaxMemcachedValue).
 inline constexpr size_t kMaxValueLength = size_t{20} << 20;
 inline constexpr size_t kMaxMemcachedValue = size_t{1} << 20;
+/// Longest cluster config, bytes.
+inline constexpr size_t kMaxConfigLength = size_t{1} << 20;
+/// Longest value of all other requests, bytes: their handlers visit each byte, some several times.
+inline constexpr size_t kMaxOtherValue = size_t{64} << 10;
 
 enum class Part : uint8_t { Forbidden, Optional, Required };
 
@@ -29,6 +33,7 @@ struct RequestRule {
     bool known{false};  ///< false: answer UnknownCommand
     Part cas{Part::Optional};
     uint8_t datatypes{Datatype::kJson};  ///< bits that the request may carry
+    uint32_t longestValue{kMaxOtherValue};
 };
 
 enum class Violation : uint8_t {

@@ -71,6 +71,21 @@ TEST(RequestRules, ValuesAreRequiredForbiddenAndBounded) {
     EXPECT_EQ(Request(Opcode::kSet, 8, 1, kMaxValueLength + 1).check(), Violation::ValueTooLong);
 }
 
+TEST(RequestRules, OnlyDocumentsAreLong) {
+    EXPECT_EQ(Request(Opcode::kAppend, 0, 1, kMaxValueLength).check(), Violation::None);
+    EXPECT_EQ(Request(Opcode::kSetWithMeta, 24, 1, kMaxValueLength).check(), Violation::None);
+    EXPECT_EQ(Request(Opcode::kDcpMutation, 31, 1, kMaxValueLength).check(), Violation::None);
+    for (const auto opcode : {Opcode::kHello, Opcode::kStat, Opcode::kDelVBucket}) {
+        EXPECT_EQ(Request(opcode, 0, 0, kMaxOtherValue).check(), Violation::None);
+        EXPECT_EQ(Request(opcode, 0, 0, kMaxOtherValue + 1).check(), Violation::ValueTooLong);
+    }
+    EXPECT_EQ(Request(Opcode::kSaslAuth, 0, 5, kMaxOtherValue + 1).check(),
+              Violation::ValueTooLong);
+    EXPECT_EQ(Request(Opcode::kSetClusterConfig, 0, 0, kMaxConfigLength).check(), Violation::None);
+    EXPECT_EQ(Request(Opcode::kSetClusterConfig, 0, 0, kMaxConfigLength + 1).check(),
+              Violation::ValueTooLong);
+}
+
 TEST(RequestRules, OnlyTheJsonBitOfTheDatatypeIsTaken) {
     EXPECT_EQ(Request(Opcode::kSet, 8, 1, 1, Datatype::kJson).check(), Violation::None);
     EXPECT_EQ(Request(Opcode::kSet, 8, 1, 1, Datatype::kSnappy).check(), Violation::Datatype);

@@ -19,8 +19,8 @@ using protocol::Status;
 
 namespace {
 
-/// Keeps an answer from being much larger than the largest request.
-constexpr size_t kMaxObserveBytes = 64 << 10;
+/// Each key may be one byte, and is looked up: the keys of a request take no longer than a turn.
+constexpr size_t kMaxObserveBytes = 16 << 10;
 constexpr uint32_t kDefaultKeys = 1000;
 constexpr uint32_t kMaxKeys = 10'000;
 

@@ -78,6 +78,18 @@ TEST_F(ObserveOps, ObserveReportsEachKey) {
               Status::kNotMyVbucket);
 }
 
+TEST_F(ObserveOps, ARequestLooksFewThousandKeysUp) {
+    const auto ask = [this](size_t keys) {
+        std::string list;
+        for (size_t i = 0; i < keys; ++i) {
+            list += "\0\0\0\1a"s;
+        }
+        return bench_.ask({.opcode = Opcode::kObserve, .value = list}).status;
+    };
+    EXPECT_EQ(ask(3000), Status::kSuccess);
+    EXPECT_EQ(ask(4000), Status::kE2big);
+}
+
 TEST_F(ObserveOps, ObserveReportsAReplicasDocuments) {
     set("a");
     set("gone");

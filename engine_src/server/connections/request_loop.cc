@@ -12,6 +12,7 @@ using protocol::FrameView;
 using protocol::Magic;
 using protocol::ParseError;
 using protocol::ParseOutcome;
+using protocol::ParseResult;
 using protocol::Status;
 
 namespace {
@@ -73,6 +74,42 @@ Stop stopOf(After after) {
     return Stop::Close;
 }
 
+/// Answers a request that is too long, and drops what has arrived of it. Returns false if no other
+/// one follows.
+bool skip(CommandContext& context, const FrameView& request, size_t arrived, Progress& progress) {
+    const size_t here = std::min(request.size(), arrived);
+    progress.consumed += here;
+    progress.skip = request.size() - here;
+    context.stats.requests.add();
+    const After after = isClientRequest(request.header.magic) ? refuseTooLong(context, request)
+                                                              : After::CloseFlushed;
+    if (after != After::Continue) {
+        progress.stop = stopOf(after);
+        return false;
+    }
+    if (progress.skip != 0) {
+        progress.wanted = protocol::kHeaderSize;
+        return false;
+    }
+    return true;
+}
+
+/// Parses an incomplete request again if it will be refused for its length: it is not collected.
+ParseResult parseIncomplete(const CommandContext& context, protocol::Bytes input,
+                            const ParseResult& parsed) {
+    const protocol::Header& header = parsed.frame.header;
+    if (parsed.wanted <= protocol::kMaxOtherValue || !isClientRequest(header.magic)) {
+        return parsed;
+    }
+    const uint32_t parts = uint32_t{header.framingLength} + header.extrasLength + header.keyLength;
+    if (header.bodyLength - parts <= protocol::ruleOf(header.opcode).longestValue) {
+        return parsed;
+    }
+    protocol::Limits limits = limitsOf(context);
+    limits.maxBody = parts;
+    return protocol::parseFrame(input, limits);
+}
+
 }  // namespace
 
 Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget budget) {
@@ -86,7 +123,12 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
         const auto rest = input.subspan(progress.consumed);
         const auto parsed = protocol::parseFrame(rest, limitsOf(context));
         if (parsed.outcome == ParseOutcome::kNeedMore) {
-            progress.wanted = parsed.wanted;
+            const auto again = parseIncomplete(context, rest, parsed);
+            if (again.outcome == ParseOutcome::kTooLong) {
+                skip(context, again.frame, rest.size(), progress);
+            } else {
+                progress.wanted = again.wanted;
+            }
             return progress;
         }
         if (parsed.outcome == ParseOutcome::kBad) {
@@ -100,18 +142,7 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
         }
         const Magic magic = parsed.frame.header.magic;
         if (parsed.outcome == ParseOutcome::kTooLong) [[unlikely]] {
-            const size_t here = std::min(parsed.frame.size(), rest.size());
-            progress.consumed += here;
-            progress.skip = parsed.frame.size() - here;
-            context.stats.requests.add();
-            const After after = isClientRequest(magic) ? refuseTooLong(context, parsed.frame)
-                                                       : After::CloseFlushed;
-            if (after != After::Continue) {
-                progress.stop = stopOf(after);
-                return progress;
-            }
-            if (progress.skip != 0) {
-                progress.wanted = protocol::kHeaderSize;
+            if (!skip(context, parsed.frame, rest.size(), progress)) {
                 return progress;
             }
             continue;

@@ -194,6 +194,23 @@ TEST(RequestLoop, ALittleTooLongIsAnsweredAndSkipped) {
     }
 }
 
+TEST(RequestLoop, ALongValueThatIsNotStoredIsSkipped) {
+    for (const auto& [opcode, status] :
+         {std::pair{Opcode::kHello, Status::kE2big},
+          std::pair{static_cast<Opcode>(0x77), Status::kUnknownCommand}}) {
+        Bench bench;
+        const auto bytes =
+                Frame{.opcode = opcode, .key = "t", .value = std::string(1 << 20, 'x')}.bytes();
+        EXPECT_EQ(bench.feed(std::string_view(bytes).substr(0, 100'000)).stop, Stop::NeedInput);
+        EXPECT_TRUE(bench.pending.empty()) << "nothing of it is kept";
+        const auto refused = bench.answers();
+        ASSERT_EQ(refused.size(), 1U);
+        EXPECT_EQ(refused[0].status, status);
+        bench.feed(std::string_view(bytes).substr(100'000));
+        EXPECT_EQ(bench.ask({.opcode = Opcode::kNoop}).status, Status::kSuccess);
+    }
+}
+
 TEST(RequestLoop, LittleMayBeSentBeforeLogin) {
     const UserStore users(std::map<std::string, std::string>{{"ann", "secret"}});
     Bench bench(&users);
