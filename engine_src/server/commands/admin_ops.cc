@@ -150,22 +150,27 @@ OpStatus publish(ServerContext& server, const std::shared_ptr<const ClusterConfi
 /// Publishes the map only; SET_VBUCKET sets the states of vBuckets.
 After setClusterConfig(CommandContext& context, const FrameView& request) {
     auto& server = context.server;
-    std::shared_ptr<const ClusterConfig> config;
-    try {
-        config = std::make_shared<const ClusterConfig>(ClusterConfig::parse(
-                std::string(request.valueText()), server.bucket.vbucketCount()));
-    } catch (const ClusterConfigError& error) {
-        replyError(context, request, Status::kEinval, error.what());
-        return After::Continue;
-    }
-    // Publishing stores the revision, and the disk may be slow.
     const NonBucketGuard nobody;
-    const auto done =
-            runBucketJob(context, [&server, config](auto&) { return publish(server, config); });
+    const bool asked = context.session.bucketJob() != nullptr;
+    // Parsing takes long, and publishing stores the revision on a disk that may be slow.
+    const auto done = runBucketJob(
+            context, [&server, json = asked ? std::string() : std::string(request.valueText())](
+                             BucketJob::Result& result) {
+                try {
+                    return publish(server,
+                                   std::make_shared<const ClusterConfig>(ClusterConfig::parse(
+                                           json, server.bucket.vbucketCount())));
+                } catch (const ClusterConfigError& error) {
+                    result.why = error.what();
+                    return OpStatus::Invalid;
+                }
+            });
     if (!done) {
         return After::AgainLater;
     }
-    if (done->status() == OpStatus::KeyExists) {
+    if (done->status() == OpStatus::Invalid) {
+        replyError(context, request, Status::kEinval, done->result().why);
+    } else if (done->status() == OpStatus::KeyExists) {
         replyError(context, request, Status::kKeyEexists, "The current config is as new or newer");
     } else if (done->status() != OpStatus::Ok) {
         replyRefusal(context, request, done->status());

@@ -25,6 +25,7 @@ class BucketJob final : public Job {
         std::vector<uint8_t> value{};  ///< of the answer, if there is one
         Bucket::Stored stored{};       ///< of a read of the store
         std::string key{};             ///< of a document that was found
+        std::string why{};             ///< a request was refused, if there is more than one reason
         ItemMeta meta{};
     };
     using Work = std::function<OpStatus(Result& result)>;

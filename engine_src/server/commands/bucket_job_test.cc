@@ -221,6 +221,28 @@ TEST(JobThread, NobodyWaitsForManyJobsOfAnother) {
     EXPECT_EQ(many, 100);
 }
 
+TEST(JobThread, ParsesClusterConfigs) {
+    std::mutex hold;
+    std::unique_lock held(hold);
+    JobThread thread("test");
+    const auto first = std::make_shared<CountedJob>([&] { const std::lock_guard wait(hold); },
+                                                    std::make_shared<Waker>());
+    thread.ask(first);
+    Bench bench;
+    bench.server.bucketJobs = &thread;
+    const std::string request = Frame{.opcode = Opcode::kSetClusterConfig, .value = "{}"}.bytes();
+    EXPECT_EQ(bench.feed(request).stop, Stop::Waiting);
+    EXPECT_TRUE(bench.answers().empty()) << "a long one would take long to parse";
+    held.unlock();
+    while (bench.feed({}).stop == Stop::Waiting) {
+        std::this_thread::yield();
+    }
+    const auto answers = bench.answers();
+    ASSERT_EQ(answers.size(), 1U);
+    EXPECT_EQ(answers[0].status, Status::kEinval);
+    EXPECT_NE(answers[0].value.find("vBucketServerMap"), std::string::npos);
+}
+
 TEST_F(BucketJobTest, ItsMemoryIsChargedToNoBucket) {
     auto client = connect();
     const auto flushTwice = [&client] {
