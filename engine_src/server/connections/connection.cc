@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kLargeFrameStep = 256 << 10;
 /// Bytes of large requests that are read before other connections are served.
 constexpr size_t kLargeTurn = 4 << 20;
+/// Bytes that are sent before other connections are served.
+constexpr size_t kSentOfTurn = 1 << 20;
 /// Bytes to read where a large request is expected: its header and key, and little of its value,
 /// which would have to be copied.
 constexpr size_t kHeadRead = 4 << 10;
@@ -324,8 +326,16 @@ void Connection::sendBatch(bool moreToSay) {
     settle(moreToSay);
 }
 
+void Connection::flushOnce() {
+    send(output_.size());
+}
+
 bool Connection::send() {
-    while (!output_.empty()) {
+    return send(kSentOfTurn);
+}
+
+bool Connection::send(size_t most) {
+    for (const uint64_t end = taken_ + most; !output_.empty() && taken_ < end;) {
         const auto sent = socket_.send(output_);
         if (!sent) {
             close();

@@ -55,7 +55,7 @@ class Connection {
     /// true if it is gone.
     bool makeRoom();
     /// Sends what the socket takes at once; used when the server stops.
-    void flushOnce() { send(); }
+    void flushOnce();
 
     [[nodiscard]] uint64_t id() const { return session_.id(); }
     [[nodiscard]] const std::string& peer() const { return session_.peer().text; }
@@ -106,8 +106,10 @@ class Connection {
     /// Sends the thread's output buffer, and keeps what the socket does not take. This ends the
     /// turn.
     void sendBatch(bool moreToSay);
-    /// Sends kept output. Returns false if the connection is gone.
+    /// Sends kept output, as much as a turn may send. Returns false if the connection is gone.
     bool send();
+    /// Sends `most` bytes of it, or a little more.
+    bool send(size_t most);
     /// Sends kept output after an event of the socket or a timer, then continues with what fits.
     void sendAndSettle();
     /// Enters the state that fits the remaining work. The connection may be gone afterwards.

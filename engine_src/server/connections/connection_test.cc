@@ -97,6 +97,49 @@ TEST_F(ConnectionTest, AClientThatNeitherSendsNorReadsIsClosedWhileItIsNotRead) 
     EXPECT_EQ(open.receive(2).size(), 2U) << "a client that can still send may take its time";
 }
 
+/// Returns both ends of a connection; the second one does not block.
+std::pair<Fd, Fd> connectedPair() {
+    const Fd listening(::socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(listening.get(), any, size), 0);
+    EXPECT_EQ(::listen(listening.get(), 1), 0);
+    EXPECT_EQ(::getsockname(listening.get(), any, &size), 0);
+    Fd one(::socket(AF_INET, SOCK_STREAM, 0));
+    EXPECT_EQ(::connect(one.get(), any, size), 0);
+    return {std::move(one), Fd(::accept4(listening.get(), nullptr, nullptr, SOCK_NONBLOCK))};
+}
+
+TEST(WatchedSocket, SendsALargeAnswerInParts) {
+    auto [reader, writer] = connectedPair();
+    std::thread reading([fd = reader.get()] {
+        std::string part(1 << 20, '\0');
+        while (::recv(fd, part.data(), part.size(), 0) > 0) {
+        }
+    });
+    const EventBasePtr base(event_base_new());
+    const auto ignore = [](int, short, void*) {};
+    WatchedSocket socket(base.get(), std::move(writer), ignore, ignore, nullptr);
+    Output output;
+    output.append(protocol::asBytes(std::string(64 << 20, 'v')));
+    size_t most = 0;
+    while (!output.empty()) {  // the system enlarges the buffer of a fast connection
+        const auto sent = socket.send(output);
+        if (!sent) {
+            ADD_FAILURE();
+            break;
+        }
+        most = std::max(most, *sent);
+        output.consume(*sent);
+    }
+    EXPECT_LE(most, size_t{1} << 20) << "others wait for that long";
+    socket.endSending();
+    reading.join();
+}
+
 /// Throws in the function that `where` names.
 class Failing final : public Conversation {
   public:

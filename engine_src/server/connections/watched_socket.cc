@@ -15,6 +15,20 @@ namespace {
 
 /// Pieces of one send: head and value of far more large answers than a turn produces.
 constexpr size_t kPieces = 32;
+/// Bytes of one send: a large buffer of the socket would take several MiB of one value at once.
+constexpr size_t kSentAtOnce = 1 << 20;
+
+/// Leaves out what is beyond kSentAtOnce; returns the number of pieces.
+size_t shortened(std::span<iovec> pieces) {
+    size_t left = kSentAtOnce;
+    size_t count = 0;
+    while (count != pieces.size() && left != 0) {
+        iovec& piece = pieces[count++];
+        piece.iov_len = std::min(piece.iov_len, left);
+        left -= piece.iov_len;
+    }
+    return count;
+}
 
 /// Converts the result of recv() or send(): a count, "not now" as 0, or nothing for the end.
 std::optional<size_t> transferred(ssize_t count) {
@@ -100,7 +114,7 @@ std::optional<size_t> WatchedSocket::sendByTls(std::span<const iovec> pieces) {
 
 std::optional<size_t> WatchedSocket::send(const Output& output) {
     std::array<iovec, kPieces> pieces;
-    const size_t count = output.gather(pieces);
+    const size_t count = shortened({pieces.data(), output.gather(pieces)});
     if (tls_) [[unlikely]] {
         return sendByTls({pieces.data(), count});
     }
