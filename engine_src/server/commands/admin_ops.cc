@@ -191,13 +191,13 @@ After getFailoverLog(CommandContext& context, const FrameView& request) {
 
 void addAdminOps(CommandTable& table) {
     using enum Needs;
-    table.add({Opcode::kFlush, Opcode::kFlushQ}, {flush, Manage});
+    table.add({Opcode::kFlush, Opcode::kFlushQ}, {timed<flush>, Manage});
     table.add({Opcode::kVerbosity}, {verbosity, Admin});
     table.add({Opcode::kGetVBucket}, {getVBucket, Read});
-    table.add({Opcode::kSetVBucket}, {setVBucket, Manage});
-    table.add({Opcode::kDelVBucket}, {delVBucket, Manage});
-    table.add({Opcode::kSetClusterConfig}, {setClusterConfig, Admin});
-    table.add({Opcode::kGetFailoverLog}, {getFailoverLog, Read});
+    table.add({Opcode::kSetVBucket}, {timed<setVBucket>, Manage});
+    table.add({Opcode::kDelVBucket}, {timed<delVBucket>, Manage});
+    table.add({Opcode::kSetClusterConfig}, {timed<setClusterConfig>, Admin});
+    table.add({Opcode::kGetFailoverLog}, {timed<getFailoverLog>, Read});
 }
 
 }  // namespace kv::server

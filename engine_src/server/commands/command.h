@@ -7,6 +7,8 @@
 #pragma once
 
 #include <array>
+#include <chrono>
+#include <cstddef>
 #include <initializer_list>
 #include <string_view>
 #include <vector>
@@ -43,10 +45,24 @@ struct CommandContext {
     FrameOptions options{};   ///< of the current request
     BlobPtr* value{nullptr};  ///< set if the value came in its own Blob; a handler may take it
     PrefixStats* prefixes{server.prefixes.ifOn()};  ///< nullptr: traffic is not counted by prefix
-    size_t copied{0};  ///< bytes of stored values that the requests of this turn have copied
+    /// What the requests of this turn have done for more than their own bytes: bytes of stored
+    /// values that they have copied, or that could have been copied in the same time.
+    size_t copied{0};
 };
 
 using Handler = After (*)(CommandContext&, const protocol::FrameView&);
+
+/// Runs a handler whose work does not follow from the size of its request, and counts its time: a
+/// turn of such requests ends about when one of reads does.
+template <Handler handler>
+After timed(CommandContext& context, const protocol::FrameView& request) {
+    constexpr size_t kBytesPerNano = 4;
+    const auto start = std::chrono::steady_clock::now();
+    const After after = handler(context, request);
+    const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start;
+    context.copied += kBytesPerNano * static_cast<size_t>(spent.count());
+    return after;
+}
 
 struct Command {
     Handler handler{nullptr};

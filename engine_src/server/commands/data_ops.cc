@@ -253,7 +253,7 @@ After touch(CommandContext& context, const FrameView& request) {
 void addDataOps(CommandTable& table) {
     using enum Needs;
     table.add({Opcode::kGet, Opcode::kGetQ, Opcode::kGetK, Opcode::kGetKQ}, {get, Read});
-    table.add({Opcode::kGetMeta, Opcode::kGetMetaQ}, {getMeta, Read});
+    table.add({Opcode::kGetMeta, Opcode::kGetMetaQ}, {timed<getMeta>, Read});
     table.add({Opcode::kGat, Opcode::kGatQ, Opcode::kGatK, Opcode::kGatKQ}, {getAndTouch, Write});
     table.add({Opcode::kGetLocked}, {getAndLock, Write});
     table.add({Opcode::kUnlockKey}, {unlock, Write});

@@ -129,12 +129,12 @@ After dcpNoop(CommandContext& context, const FrameView& request) {
 
 void addDcpOps(CommandTable& table) {
     using enum Needs;
-    table.add({Opcode::kDcpOpen}, {open, Read});
-    table.add({Opcode::kDcpControl}, {control, Read});
-    table.add({Opcode::kDcpStreamReq}, {streamRequest, Read});
-    table.add({Opcode::kDcpCloseStream}, {closeStream, Read});
+    table.add({Opcode::kDcpOpen}, {timed<open>, Read});
+    table.add({Opcode::kDcpControl}, {timed<control>, Read});
+    table.add({Opcode::kDcpStreamReq}, {timed<streamRequest>, Read});
+    table.add({Opcode::kDcpCloseStream}, {timed<closeStream>, Read});
     table.add({Opcode::kDcpBufferAck}, {bufferAck, Read});
-    table.add({Opcode::kDcpGetFailoverLog}, {failoverLog, Read});
+    table.add({Opcode::kDcpGetFailoverLog}, {timed<failoverLog>, Read});
     table.add({Opcode::kDcpNoop}, {dcpNoop, Read});
 }
 

@@ -237,7 +237,7 @@ After lookUp(CommandContext& context, const FrameView& request) {
 }  // namespace
 
 void addLookupOps(CommandTable& table) {
-    table.add({Opcode::kSubdocMultiLookup}, {lookUp, Needs::Read});
+    table.add({Opcode::kSubdocMultiLookup}, {timed<lookUp>, Needs::Read});
 }
 
 }  // namespace kv::server

@@ -317,13 +317,13 @@ After listBuckets(CommandContext& context, const FrameView& request) {
 
 void addObserveOps(CommandTable& table) {
     using enum Needs;
-    table.add({Opcode::kObserve}, {observe, Read});
-    table.add({Opcode::kObserveSeqno}, {observeSeqno, Read});
-    table.add({Opcode::kSeqnoPersistence}, {seqnoPersistence, Read});
-    table.add({Opcode::kGetAllVBSeqnos}, {allSeqnos, Read});
+    table.add({Opcode::kObserve}, {timed<observe>, Read});
+    table.add({Opcode::kObserveSeqno}, {timed<observeSeqno>, Read});
+    table.add({Opcode::kSeqnoPersistence}, {timed<seqnoPersistence>, Read});
+    table.add({Opcode::kGetAllVBSeqnos}, {timed<allSeqnos>, Read});
     table.add({Opcode::kGetReplica}, {getReplica, Read});
-    table.add({Opcode::kGetRandomKey}, {getRandomKey, Read});
-    table.add({Opcode::kGetKeys}, {getKeys, Read});
+    table.add({Opcode::kGetRandomKey}, {timed<getRandomKey>, Read});
+    table.add({Opcode::kGetKeys}, {timed<getKeys>, Read});
     table.add({Opcode::kListBuckets}, {listBuckets, Login});
 }
 

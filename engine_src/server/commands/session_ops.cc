@@ -258,17 +258,17 @@ After quit(CommandContext& context, const FrameView& request) {
 
 void addSessionOps(CommandTable& table) {
     using enum Needs;
-    table.add({Opcode::kHello}, {hello, Nothing});
-    table.add({Opcode::kSaslListMechs}, {listMechanisms, Nothing});
-    table.add({Opcode::kSaslAuth}, {saslAuth, Nothing});
-    table.add({Opcode::kSaslStep}, {saslStep, Nothing});
-    table.add({Opcode::kGetErrorMap}, {errorMap, Nothing});
+    table.add({Opcode::kHello}, {timed<hello>, Nothing});
+    table.add({Opcode::kSaslListMechs}, {timed<listMechanisms>, Nothing});
+    table.add({Opcode::kSaslAuth}, {timed<saslAuth>, Nothing});
+    table.add({Opcode::kSaslStep}, {timed<saslStep>, Nothing});
+    table.add({Opcode::kGetErrorMap}, {timed<errorMap>, Nothing});
     table.add({Opcode::kNoop}, {noop, Nothing});
     table.add({Opcode::kVersion}, {version, Nothing});
     table.add({Opcode::kQuit}, {quit, Nothing});
     table.add({Opcode::kQuitQ}, {quit, Nothing});
-    table.add({Opcode::kSelectBucket}, {selectBucket, Login});
-    table.add({Opcode::kGetClusterConfig}, {clusterConfig, Login});
+    table.add({Opcode::kSelectBucket}, {timed<selectBucket>, Login});
+    table.add({Opcode::kGetClusterConfig}, {timed<clusterConfig>, Login});
 }
 
 }  // namespace kv::server

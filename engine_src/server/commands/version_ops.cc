@@ -89,7 +89,7 @@ void addVersionOps(CommandTable& table) {
     // They may wait for the disk, so their values are not read in place (Command::keepsValue).
     table.add({Opcode::kSetWithMeta, Opcode::kSetWithMetaQ, Opcode::kAddWithMeta,
                Opcode::kAddWithMetaQ, Opcode::kDeleteWithMeta, Opcode::kDeleteWithMetaQ},
-              {storeVersion, Needs::Write});
+              {timed<storeVersion>, Needs::Write});
 }
 
 }  // namespace kv::server

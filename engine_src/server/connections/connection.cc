@@ -14,7 +14,9 @@ namespace {
 /// that its header announces.
 constexpr size_t kLargeFrameStep = 256 << 10;
 /// Bytes of large requests that are read before other connections are served.
-constexpr size_t kLargeTurn = 4 << 20;
+constexpr size_t kLargeTurn = 1 << 20;
+/// Bytes of answers, and at most one answer more, before other connections are served.
+constexpr size_t kAnswersOfTurn = 512 << 10;
 /// Bytes that are sent before other connections are served.
 constexpr size_t kSentOfTurn = 1 << 20;
 /// Bytes to read where a large request is expected: its header and key, and little of its value,
@@ -228,7 +230,7 @@ bool Connection::execute(protocol::Bytes input) {
     auto& server = thread_.server();
     CommandContext context{server, session_, thread_.output(), thread_.stats(), OpTime::now()};
     const size_t limit = unsentLimit();
-    const size_t room = limit - std::min(limit, output_.size());
+    const size_t room = std::min(kAnswersOfTurn, limit - std::min(limit, output_.size()));
     Progress progress;
     if (pendingInput_.readsLarge()) {
         progress = runLarge(context, pendingInput_.takeLarge());

@@ -1,4 +1,5 @@
 // Large values that are read from the socket into their Blob, and sent from there.
+#include "server/commands/op_target.h"
 #include "server/server_fixture.h"
 
 namespace kv::server {
@@ -50,6 +51,44 @@ TEST_F(ServerTest, ALargeValueThatStopsComingEndsItsConnection) {
     EXPECT_TRUE(stalled.atEnd());
     EXPECT_EQ(sum(&FrontEndStats::overdueCloses), 1U);
     EXPECT_TRUE(eventually([&] { return bucket_->memory().precise() <= before; }));
+}
+
+TEST_F(ServerTest, OthersAreServedBetweenManyLargeAnswers) {
+    start({}, nullptr, 1);
+    const auto vbucketOf = [this](const std::string& key) {
+        return vbucketOfKey(key, bucket_->vbucketCount());
+    };
+    const auto keyOutside = [&](const std::string& key) {
+        for (int i = 0;; ++i) {
+            std::string other = key + std::to_string(i);
+            if (vbucketOf(other) != vbucketOf("held")) {
+                return other;
+            }
+        }
+    };
+    const std::string large = keyOutside("large");
+    const std::string mark = keyOutside("mark");
+    auto asking = connect();
+    auto other = connect();
+    asking.send(setBytes(large, std::string(100'000, 'v')));
+    ASSERT_EQ(asking.receive(1).size(), 1U);
+    std::string requests = setBytes("held", "v");
+    constexpr size_t kAnswers = 20;
+    for (size_t i = 0; i < kAnswers; ++i) {
+        requests += getBytes(large);
+    }
+    requests += getBytes(mark);
+    const uint64_t before = sum(&FrontEndStats::bytesRead);
+    {
+        // The first request keeps the thread waiting until both connections have sent all.
+        const HashIndex::Guard held = bucket_->vbucket(vbucketOf("held")).hashTable().lock("held");
+        asking.send(requests);
+        ASSERT_TRUE(hasRead(before + requests.size()));
+        other.send(setBytes(mark, "set"));
+    }
+    const auto answers = asking.receive(kAnswers + 2);
+    ASSERT_EQ(answers.size(), kAnswers + 2);
+    EXPECT_EQ(answers.back().value, "set") << "the other one's request came first";
 }
 
 TEST_F(ServerTest, LargeValuesInAPipelineAreAnsweredInOrder) {

@@ -20,7 +20,7 @@ struct TurnBudget {
     size_t outputBytes{0};  ///< stop when context.out holds this many bytes
     /// Stop when the commands have copied this many bytes of stored values: a small request may
     /// copy a large value.
-    size_t copiedBytes{4 << 20};
+    size_t copiedBytes{1 << 20};
 };
 
 enum class Stop : uint8_t {

@@ -97,7 +97,7 @@ After stat(CommandContext& context, const FrameView& request) {
 }  // namespace
 
 void addStatOps(CommandTable& table) {
-    table.add({Opcode::kStat}, {stat, Needs::Login});
+    table.add({Opcode::kStat}, {timed<stat>, Needs::Login});
 }
 
 }  // namespace kv::server
