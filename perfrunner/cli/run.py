@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 # Modules that a run needs when it has built, or when it reports. They are loaded before it starts: a `git pull` in the
 # meantime would mix the modules of two versions.
 _NEEDED_LATER = (
-    "analysis.nights", "experiment.preflight.servers", "report.charts", "report.page", "report.flame",
-    "report.redact",
+    "analysis.nights", "analysis.noise", "experiment.preflight.servers", "report.charts", "report.page",
+    "report.flame", "report.redact", "servers.prepare",
 )  # fmt: skip
 
 
