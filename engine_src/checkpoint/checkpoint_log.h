@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_config.h"
