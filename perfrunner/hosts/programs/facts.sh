@@ -27,7 +27,7 @@ show cgroup cat /proc/self/cgroup
 # A limit of a cgroup holds for all groups below it: the directories from the process's own group to the top.
 # In a container the path may not exist below the mount; then the mount itself is the container's group.
 groups() {
-  group=$(sed -n "s/^[0-9]*:$1://p" /proc/self/cgroup)
+  group=$(sed -n "s|^[0-9]*:$1:/|/|p" /proc/self/cgroup)
   while [ -n "$group" ]; do
     echo "$2${group%/}"
     if [ -z "${group#/}" ]; then break; fi

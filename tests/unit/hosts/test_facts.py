@@ -16,6 +16,7 @@ from perfrunner.hosts.facts import (
     usable_memory,
     work_dir_problem,
 )
+from tests.support.waiting import PATIENCE_S
 
 
 def printed(**records: str) -> str:
@@ -204,7 +205,8 @@ def facts_of(tree: dict[str, str], directory: Path) -> dict[str, object]:
     program = scripts.FACTS.replace("/sys/fs/cgroup", str(directory / "fs"))
     program = program.replace("/proc/self/cgroup", str(directory / "fs" / "proc"))
     argv = ["sh", "-c", program, "sh", str(directory)]
-    return parse_facts(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    return parse_facts(done.stdout)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +227,16 @@ def test_the_limits_of_a_container_are_found(
     assert facts["memory_available_bytes"] == available
     assert facts["cgroup_cpu_max"] == "150000 100000"
     assert usable_memory(facts) == limit
+
+
+@pytest.mark.parametrize(
+    "proc",
+    ["", "0::\n", "0::app\n", "0::/../..\n", "nonsense\n", "0::/a\n0::/b\n4:memory:\n1:cpu:cpu\n"],
+    ids=["empty", "no path", "relative", "above", "nonsense", "twice"],
+)
+def test_an_odd_list_of_cgroups_is_no_limit_and_holds_nobody_up(proc: str, tmp_path: Path) -> None:
+    facts = facts_of({"proc": proc}, tmp_path)
+    assert not {"cgroup_memory_max_bytes", "cgroup_cpu_max"} & set(facts)
 
 
 def test_limits_of_a_process() -> None:
