@@ -314,13 +314,13 @@ class PauseWatch:
 
 
 @contextlib.contextmanager
-def watch_pauses(clock: Callable[[], float] = _now) -> Iterator[PauseWatch]:
+def watch_pauses(watch: PauseWatch) -> Iterator[None]:
     """Watch for pauses from now on, in a thread that ends with the context."""
-    watch, ended = PauseWatch(clock), threading.Event()
+    ended = threading.Event()
     thread = threading.Thread(target=watch.watch, args=(ended.wait,), daemon=True, name="pauses")
     thread.start()
     try:
-        yield watch
+        yield
     finally:
         ended.set()
         thread.join()

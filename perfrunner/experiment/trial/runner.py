@@ -26,6 +26,7 @@ from perfrunner.experiment.trial.bench import SAMPLE_INTERVAL_MS, Bench
 from perfrunner.experiment.trial.cluster import Sampled
 from perfrunner.experiment.trial.group import GroupBench
 from perfrunner.experiment.trial.outcome import (
+    PauseWatch,
     attribute_failure,
     attributed_to,
     group_reasons,
@@ -113,9 +114,10 @@ class TrialRunner:
     ) -> Sequence[tuple[TrialStatus, str, Measured | None]]:
         """Measure the variants of a unit; return the status of each, the reason, and what was measured."""
         spec = self.setup.spec
+        pauses = PauseWatch()
         try:
             before = read_pressure(self.setup.hosts)
-            with watch_pauses() as pauses:
+            with watch_pauses(pauses):
                 measured = self._measure(variants)
             pressure = read_pressure(self.setup.hosts).share_since(before)
             for variant in variants:
@@ -131,6 +133,9 @@ class TrialRunner:
         except (TrialError, HostError) as error:
             if isinstance(error, LinkLost) or disk_fails(error):
                 raise
+            if pauses.reasons:  # every time-out may have passed in the meantime
+                reason = f"{'; '.join(pauses.reasons)}; then: {error}"
+                return [("discarded", reason, None) for _ in variants]
             names = [variant.task.variant for variant in variants]
             return [(status, reason, None) for status, reason in attribute_failure(error, names)]
 
