@@ -216,8 +216,8 @@ def test_a_program_built_otherwise_than_its_variant_fails_the_trial(lab: Lab) ->
     )
     code, _ = lab.run()
     assert code == 3
-    failed = {t.reason for t in lab.stored().trials if t.status == "failed"}
-    assert failed == {"variant walk: options.cursor_drop: asked for walk, the engine has compare"}
+    (reason,) = {t.reason for t in lab.stored().trials if t.status == "failed"}
+    assert "variant walk: options.cursor_drop: asked for walk, the engine has compare" in reason
 
 
 @pytest.mark.long
@@ -231,8 +231,8 @@ def test_a_program_without_end_is_stopped_at_the_trials_time_out(lab: Lab) -> No
     )
     code, _ = lab.run()
     assert code == 3
-    failed = {t.reason for t in lab.stored().trials if t.status == "failed"}
-    assert failed == {"the trial timed out in phase measure (checkpoint_bench)"}
+    (reason,) = {t.reason for t in lab.stored().trials if t.status == "failed"}
+    assert "the trial timed out in phase measure (checkpoint_bench)" in reason
     lab.assert_nothing_left()
 
 
