@@ -24,9 +24,10 @@ namespace {
 
 /// An error as one that RocksDB recovers from.
 IOStatus recoverable(IOStatus status) {
-    return status.IsIOError() && !status.IsNoSpace()
-                   ? IOStatus::NoSpace("or another error", status.ToString())
-                   : status;
+    if (status.IsIOError() && !status.IsNoSpace()) {
+        return IOStatus::NoSpace("or another error", status.ToString());
+    }
+    return status;
 }
 
 /// Shared by the logs, which may outlive their file system.
