@@ -105,7 +105,7 @@ def test_limits_of_the_user_are_no_defects(cli, monkeypatch, error, message):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("perfrunner.spec.load_spec", fail)
+    monkeypatch.setattr("perfrunner.spec.loader.load_spec", fail)
     stderr = cli("plan", "spec.yaml", code=3).stderr
     assert "Traceback" not in stderr
     assert message in stderr
@@ -133,14 +133,14 @@ def test_a_command_has_no_threads_for_each_cpu():
 # A command whose build never ends.
 BUILDS = """
 import sys
-import perfrunner.spec
+import perfrunner.spec.loader
 from perfrunner.build.tools import run_logged, silent
 from perfrunner.cli import main
 def build(*_, **__):
     with open(sys.argv[1] + "/log", "w") as log:
         command = ["sh", "-c", "echo $$ >pid.part; mv pid.part pid; exec sleep 1000"]
         run_logged(command, what="it", log=log, env={"PATH": "/usr/bin:/bin"}, progress=silent)
-perfrunner.spec.load_spec = build
+perfrunner.spec.loader.load_spec = build
 main(["plan", "spec.yaml"])
 """
 
