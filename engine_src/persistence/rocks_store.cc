@@ -31,6 +31,26 @@ namespace {
 
 /// Room for the vBucket's state in a transaction's batch.
 constexpr size_t kStateBytes = 256;
+/// Longest wait of a write for RocksDB to make room in memory.
+constexpr std::chrono::seconds kLongestStall{10};
+
+/// Writes when there is room in memory. RocksDB could wait for that itself, but then version 9
+/// never recovers from a full disk: its recovery waits for the write, and the write for the
+/// recovery.
+rocksdb::Status writeSoon(rocksdb::DB& db, rocksdb::WriteOptions options,
+                          rocksdb::WriteBatch& batch) {
+    options.no_slowdown = true;
+    rocksdb::Status status = db.Write(options, &batch);
+    if (!status.IsIncomplete()) [[likely]] {
+        return status;
+    }
+    const auto limit = std::chrono::steady_clock::now() + kLongestStall;
+    do {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        status = db.Write(options, &batch);
+    } while (status.IsIncomplete() && std::chrono::steady_clock::now() < limit);
+    return status;
+}
 
 }  // namespace
 
@@ -163,13 +183,13 @@ rocksdb::Status RocksStore::tryWrite(rocksdb::WriteBatch& batch) {
         rocksdb::WriteBatch nothing;
         check(nothing.Delete(states_, ""), "batch");
         options.disableWAL = true;
-        if (rocksdb::Status status = db_->Write(options, &nothing); !status.ok()) {
+        if (rocksdb::Status status = writeSoon(*db_, options, nothing); !status.ok()) {
             return status;
         }
         options.disableWAL = false;
     }
     options.sync = config_.sync && !options::mutated(options::Mutation::MissingFsync);
-    return db_->Write(options, &batch);
+    return writeSoon(*db_, options, batch);
 }
 
 bool RocksStore::write(rocksdb::WriteBatch& batch) {
