@@ -84,7 +84,7 @@ class KVStore {
     virtual bool sync() = 0;
     /// Moves everything stored from the log, where a damaged byte loses all that follows it, to
     /// files in which it loses one block. Returns false on a write error; then the data stays in
-    /// the log.
+    /// the log. Not to be repeated at once: RocksDB 9 does not recover while it is asked.
     virtual bool emptyLog() { return true; }
 
     /// Records that the histories of the vBuckets take account of the documents that were missing

@@ -4,17 +4,12 @@
 #include <rocksdb/db.h>
 #include <rocksdb/snapshot.h>
 #include <rocksdb/write_batch.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <thread>
 #include <utility>
 
-#include "logging/log.h"
 #include "memory/bucket_memory.h"
-#include "options/mutation.h"
 #include "persistence/doc_codec.h"
 #include "persistence/log_notes.h"
 #include "persistence/recoverable_files.h"
@@ -31,26 +26,6 @@ namespace {
 
 /// Room for the vBucket's state in a transaction's batch.
 constexpr size_t kStateBytes = 256;
-/// Longest wait of a write for RocksDB to make room in memory.
-constexpr std::chrono::seconds kLongestStall{10};
-
-/// Writes when there is room in memory. RocksDB could wait for that itself, but then version 9
-/// never recovers from a full disk: its recovery waits for the write, and the write for the
-/// recovery.
-rocksdb::Status writeSoon(rocksdb::DB& db, rocksdb::WriteOptions options,
-                          rocksdb::WriteBatch& batch) {
-    options.no_slowdown = true;
-    rocksdb::Status status = db.Write(options, &batch);
-    if (!status.IsIncomplete()) [[likely]] {
-        return status;
-    }
-    const auto limit = std::chrono::steady_clock::now() + kLongestStall;
-    do {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        status = db.Write(options, &batch);
-    } while (status.IsIncomplete() && std::chrono::steady_clock::now() < limit);
-    return status;
-}
 
 }  // namespace
 
@@ -175,55 +150,6 @@ void RocksStore::putState(rocksdb::WriteBatch& batch, Vbid vbid, const Persisted
     check(batch.Put(states_, slice(codec::vbPrefix(vbid)), codec::encode(state)), "batch");
 }
 
-rocksdb::Status RocksStore::tryWrite(rocksdb::WriteBatch& batch) {
-    rocksdb::WriteOptions options;
-    if (files_->logIsEmpty()) [[unlikely]] {
-        // After a failed write RocksDB begins another log, but only if its memory has something to
-        // be written to files. If it goes on with the log that failed, it ends the process.
-        rocksdb::WriteBatch nothing;
-        check(nothing.Delete(states_, ""), "batch");
-        options.disableWAL = true;
-        if (rocksdb::Status status = writeSoon(*db_, options, nothing); !status.ok()) {
-            return status;
-        }
-        options.disableWAL = false;
-    }
-    options.sync = config_.sync && !options::mutated(options::Mutation::MissingFsync);
-    return writeSoon(*db_, options, batch);
-}
-
-bool RocksStore::write(rocksdb::WriteBatch& batch) {
-    bytesWritten_.fetch_add(batch.GetDataSize(), std::memory_order_relaxed);
-    if (!isInPlace()) {
-        failedCommits_.fetch_add(1, std::memory_order_relaxed);
-        return false;
-    }
-    if (const rocksdb::Status status = tryWrite(batch); !status.ok()) {
-        failedCommits_.fetch_add(1, std::memory_order_relaxed);
-        // After an I/O error RocksDB refuses writes until it has recovered by itself; the caller
-        // retries the transaction. Resume() may never return: RocksDB 7 can lose its flushes.
-        return false;
-    }
-    commits_.fetch_add(1, std::memory_order_relaxed);
-    return true;
-}
-
-bool RocksStore::isInPlace() {
-    struct stat named {};
-    struct stat ours {};
-    const bool there = ::stat((path_ / "CURRENT").c_str(), &named) == 0 &&
-                       ::stat(path_.c_str(), &named) == 0 &&
-                       ::fstat(directory_.get(), &ours) == 0 && named.st_dev == ours.st_dev &&
-                       named.st_ino == ours.st_ino;
-    if (!there && !away_.exchange(true)) {
-        log::error("{} was moved, removed or replaced: nothing is stored until it is back",
-                   path_.string());
-    } else if (there) {
-        away_ = false;
-    }
-    return there;
-}
-
 void RocksStore::end(const PersistedVbState& state) {
     const NonBucketGuard guard;
     putState(*batch_, vbid_, state);
@@ -239,32 +165,6 @@ bool RocksStore::commit() {
 void RocksStore::abandon() {
     const NonBucketGuard guard;
     batch_.reset();
-}
-
-bool RocksStore::sync() {
-    const NonBucketGuard guard;
-    // Table files and the manifest are synced when they are written, so only the log remains.
-    const bool synced = isInPlace() && !files_->hasFailedLogs() && db_->SyncWAL().ok();
-    syncs_.fetch_add(synced ? 1U : 0U, std::memory_order_relaxed);
-    return synced;
-}
-
-bool RocksStore::emptyLog() {
-    const NonBucketGuard guard;
-    const uint64_t errors = sumOf(rocksdb::DB::Properties::kBackgroundErrors);
-    if (files_->hasFailedLogs() || !db_->Flush({}, {keys_, seqnos_, states_}).ok()) {
-        return false;
-    }
-    // After an error RocksDB 7 does not wait for the end of a flush, and may have lost it.
-    const auto limit = std::chrono::steady_clock::now() + config_.longestFlush;
-    while (sumOf(rocksdb::DB::Properties::kNumImmutableMemTable) != 0) {
-        if (sumOf(rocksdb::DB::Properties::kBackgroundErrors) != errors ||
-            std::chrono::steady_clock::now() >= limit) {
-            return false;
-        }
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return true;
 }
 
 uint64_t RocksStore::sumOf(const std::string& property) {
