@@ -130,16 +130,21 @@ def test_a_command_has_no_threads_for_each_cpu():
     assert done.stdout == "1\n"
 
 
-# A command whose build never ends.
+# A command whose build never ends. It writes the build's pid when it reads from it.
 BUILDS = """
-import sys
+import os, sys
 import perfrunner.spec.loader
-from perfrunner.build.tools import run_logged, silent
+from perfrunner.build.tools import run_logged
 from perfrunner.cli import main
 def build(*_, **__):
-    with open(sys.argv[1] + "/log", "w") as log:
-        command = ["sh", "-c", "echo $$ >pid.part; mv pid.part pid; exec sleep 1000"]
-        run_logged(command, what="it", log=log, env={"PATH": "/usr/bin:/bin"}, progress=silent)
+    place = sys.argv[1]
+    def begun(pid):
+        with open(place + "/pid.part", "w") as file:
+            file.write(pid)
+        os.rename(file.name, place + "/pid")
+    with open(place + "/log", "w") as log:
+        command = ["sh", "-c", "echo $$; exec sleep 1000"]
+        run_logged(command, what="it", log=log, env={"PATH": "/usr/bin:/bin"}, progress=begun)
 perfrunner.spec.loader.load_spec = build
 main(["plan", "spec.yaml"])
 """
@@ -154,7 +159,7 @@ def test_a_command_that_is_ended_ends_what_it_started(cli, signum):
     until(written.exists, "the build runs")
     process.send_signal(signum)
     _, stderr = process.communicate(timeout=PATIENCE_S)
-    build = Path("/proc") / written.read_text().strip()
+    build = Path("/proc") / written.read_text()
     left = build.exists()
     if left:
         os.kill(int(build.name), signal.SIGKILL)
