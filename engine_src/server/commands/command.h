@@ -45,9 +45,9 @@ struct CommandContext {
     FrameOptions options{};   ///< of the current request
     BlobPtr* value{nullptr};  ///< set if the value came in its own Blob; a handler may take it
     PrefixStats* prefixes{server.prefixes.ifOn()};  ///< nullptr: traffic is not counted by prefix
-    /// What the requests of this turn have done for more than their own bytes: bytes of stored
+    /// The work of this turn that does not follow from the size of its requests: bytes of stored
     /// values that they have copied, or that could have been copied in the same time.
-    size_t copied{0};
+    size_t work{0};
 };
 
 using Handler = After (*)(CommandContext&, const protocol::FrameView&);
@@ -60,7 +60,7 @@ After timed(CommandContext& context, const protocol::FrameView& request) {
     const auto start = std::chrono::steady_clock::now();
     const After after = handler(context, request);
     const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start;
-    context.copied += kBytesPerNano * static_cast<size_t>(spent.count());
+    context.work += kBytesPerNano * static_cast<size_t>(spent.count());
     return after;
 }
 

@@ -222,7 +222,7 @@ After concat(CommandContext& context, const FrameView& request) {
     const auto result = context.server.bucket.concat(
             targetOf(context, request), request.keyText(), where, request.valueText(),
             Cas{request.header.cas}, context.now, mostBytes);
-    context.copied += result.number;
+    context.work += result.number;
     replyMutation(context, request, result);
     return After::Continue;
 }

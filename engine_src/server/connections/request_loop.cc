@@ -135,7 +135,7 @@ Progress runRequests(CommandContext& context, protocol::Bytes input, TurnBudget 
             progress.stop = refuseStream(context, parsed);
             return progress;
         }
-        const bool over = done == budget.requests || context.copied >= budget.copiedBytes;
+        const bool over = done == budget.requests || context.work >= budget.work;
         if (over || context.out.size() >= budget.outputBytes) {
             progress.stop = over ? Stop::TurnOver : Stop::OutputFull;
             return progress;

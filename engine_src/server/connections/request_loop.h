@@ -18,14 +18,14 @@ namespace kv::server {
 struct TurnBudget {
     uint32_t requests{0};
     size_t outputBytes{0};  ///< stop when context.out holds this many bytes
-    /// Stop when CommandContext::copied is as much: a small request may copy a large value, or take
+    /// Stop when CommandContext::work is as much: a small request may copy a large value, or take
     /// long.
-    size_t copiedBytes{1 << 20};
+    size_t work{1 << 20};
 };
 
 enum class Stop : uint8_t {
     NeedInput,     ///< all complete requests are done; `wanted` bytes complete the next one
-    TurnOver,      ///< the limit of requests, or of copied bytes, is reached
+    TurnOver,      ///< the limit of requests, or of work, is reached
     OutputFull,    ///< the limit of output is reached
     Waiting,       ///< the next request waits: send the answers, run it again later
     Penalty,       ///< hold the answers back, then continue
