@@ -1,7 +1,8 @@
-"""Paths as users write them, the digest of a file, and the places of the engine's source and of installed files."""
+"""Paths as users write them, digests and locks of files, and the places of the engine and of installed files."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 from collections.abc import Callable
@@ -50,6 +51,23 @@ def sha256_of(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+LOCK_NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
+
+
+def lock(fd: int, path: Path, how: int = LOCK_NOW) -> bool:
+    """Lock an open file until its process ends; return False if another process has it.
+
+    Raises OSError, which names `path`, if the file system has no locks.
+    """
+    try:
+        fcntl.flock(fd, how)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    return True
 
 
 def absolute_word(

@@ -24,7 +24,7 @@ from perfrunner.build.artifact import damage
 from perfrunner.build.ninja import objects_of
 from perfrunner.build.tools import Progress
 from perfrunner.errors import EXIT_USAGE, BuildError
-from perfrunner.locks import lock
+from perfrunner.paths import lock
 
 CACHE_TAG = "CACHEDIR.TAG"
 IN_USE_LOCK = "in-use.lock"

@@ -137,13 +137,7 @@ def builder_archive() -> bytes:
     """Return a zip file with a __main__.py; the same perfrunner produces the same bytes."""
     least = ".".join(map(str, PYTHON_AT_LEAST))
     main = _MAIN.format(least=PYTHON_AT_LEAST, text=least)
-    modules = [
-        "errors.py",
-        "locks.py",
-        "paths.py",
-        "text.py",
-        *(f"build/{name}.py" for name in MODULES),
-    ]
+    modules = ["errors.py", "paths.py", "text.py", *(f"build/{name}.py" for name in MODULES)]
     return python_archive(main, modules)
 
 

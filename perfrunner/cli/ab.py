@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from perfrunner.spec.model import Spec
     from perfrunner.spec.source import SourceSpec
 
-
 DIRECTORY = "ab"  # below the results directory: the generated specs, by name and content
 WRITE_A_SPEC = "write a spec with `server:` (perfrunner init)"
 IF_SAME = ("refuse", "skip", "measure")

@@ -17,7 +17,7 @@ import click
 from perfrunner.cli import complete, options
 from perfrunner.cli.output import note, print_json, size
 from perfrunner.errors import StoreError, UsageError
-from perfrunner.locks import lock
+from perfrunner.paths import lock
 from perfrunner.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:

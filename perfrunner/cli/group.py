@@ -259,10 +259,10 @@ def _signals_as_ctrl_c() -> Iterator[None]:
         del signum, frame
         raise KeyboardInterrupt
 
-    before = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGHUP)}
-    mine = [s for s, handler in before.items() if handler is signal.SIG_DFL]  # nohup ignores SIGHUP
-    if threading.current_thread() is not threading.main_thread():
-        mine = []
+    # Only the main thread may, and nohup ignores SIGHUP.
+    may = threading.current_thread() is threading.main_thread()
+    both = (signal.SIGTERM, signal.SIGHUP) if may else ()
+    mine = [signum for signum in both if signal.getsignal(signum) is signal.SIG_DFL]
     for signum in mine:
         signal.signal(signum, interrupt)
     try:

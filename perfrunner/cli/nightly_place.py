@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfrunner.cli import options
 from perfrunner.cli.output import note
-from perfrunner.locks import lock
+from perfrunner.paths import lock
 
 if TYPE_CHECKING:
     from perfrunner.results import ResultStore

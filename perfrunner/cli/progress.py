@@ -361,10 +361,8 @@ class RunLine:
                 yield place, variant, left, single
                 yield place, variant, left, least
                 yield short, variant, left, least
-        tight, least = (
-            left.replace(" h ", "h").replace(" min", "m"),
-            self._so_far(LEAST_NAME, "least"),
-        )
+        tight = left.replace(" h ", "h").replace(" min", "m")
+        least = self._so_far(LEAST_NAME, "least")
         yield short, self._variant(LEAST_NAME), tight, least
         yield short, tight, least
         yield short, tight

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from perfrunner.report import Report
     from perfrunner.results import ExperimentData, ResultStore
 
-
 FORMATS = ("terminal", "markdown", "github-comment", "commit", "json", "html")
 PAGE = "report.html"
 

@@ -19,7 +19,7 @@ from typing import Any
 from typing_extensions import Self
 
 from perfrunner.errors import IN_USE, StoreError, UsageError
-from perfrunner.locks import lock
+from perfrunner.paths import lock
 from perfrunner.results.files import LOCK_FILE
 
 LOOKS, LOOK_S = 5, 0.02

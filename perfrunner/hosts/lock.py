@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 from perfrunner.errors import IN_USE, HostError, harmless
 from perfrunner.hosts import scripts
 from perfrunner.hosts.local import LocalTransport
-from perfrunner.locks import lock
+from perfrunner.paths import lock
 
 if TYPE_CHECKING:
     from perfrunner.hosts.ssh import SshTransport

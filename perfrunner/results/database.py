@@ -357,9 +357,8 @@ def outlasting(write: Callable[Args, None]) -> Callable[Args, None]:
             except AlreadyStoredError:
                 if tries == 1:  # otherwise it was stored, and the server's answer was lost
                     raise
-            except (
-                StoreURLError
-            ) as error:  # the server refuses us since a moment ago: the run has failed
+            except StoreURLError as error:
+                # The server has begun to refuse us during the run, so it is no error of usage.
                 raise StoreError(error.message, error.hint) from error
 
         waiting(once)

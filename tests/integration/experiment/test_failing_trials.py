@@ -68,7 +68,7 @@ def test_an_engine_that_is_killed_fails_its_trial_with_its_logs_and_the_rest_goe
 
 
 def test_a_work_directory_that_is_removed_ends_the_run_and_leaves_no_engine(lab: Lab) -> None:
-    """As a program that cleans temporary directories does."""
+    """Programs that clean temporary directories do that."""
     lab.write_spec(variants={"base": variant(sleep=1), "changed": variant(sleep=1)}, blocks=1)
     driver = lab.start()
     driver.wait_for("TrialPhase", phase="access")

@@ -17,8 +17,6 @@ from perfrunner.results.database_errors import ServerAwayError
 from perfrunner.results.files import Content, Contents
 from tests.integration.postgres import PASSWORD, Postgres, raised_postgres
 from tests.unit.results.test_store import (
-    VERSION_1_PLACE,
-    differences_from_today,
     experiment,
     test_a_build_made_again_replaces_the_first,
     test_a_metric_that_is_no_number_is_refused,
@@ -31,6 +29,7 @@ from tests.unit.results.test_store import (
     test_wrong_states_are_refused,
     trial,
 )
+from tests.unit.results.test_versions import VERSION_1_PLACE, differences_from_today
 
 pytestmark = pytest.mark.integration
 
@@ -153,7 +152,7 @@ def test_time_limits_of_a_role_do_not_end_a_transaction_that_waits(server: Postg
 def test_a_pooler_that_changes_the_session_with_each_transaction_does_no_harm(
     server: Postgres,
 ) -> None:
-    """As PgBouncer does with pool_mode = transaction: a session does not know what another one has prepared."""
+    """PgBouncer with pool_mode = transaction does so. A session does not know what another one has prepared."""
     with ResultStore.open(server.new_database()) as store:
         for number in range(12):
             store.create_experiment(experiment(f"e{number}"))

@@ -65,7 +65,7 @@ def test_the_thread_measures_until_the_trial_ends(monkeypatch: pytest.MonkeyPatc
 def test_a_trial_whose_time_outs_pass_during_a_pause_is_discarded(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, times: list[float], status: str, transport: str
 ) -> None:
-    """As on a laptop that drives other hosts and sleeps."""
+    """A laptop that drives other hosts may sleep for longer than a time-out."""
 
     @contextlib.contextmanager
     def watched(watch: PauseWatch) -> Iterator[None]:
