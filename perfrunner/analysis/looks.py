@@ -8,7 +8,7 @@ pleases, or stops it at a good moment, would alarm more often. Therefore
   because its estimates are shown while it runs and anyone can stop it at any of them;
 * a case that ends by `precision` tests at PRECISE, because it tends to end while the spread looks small.
 
-`tests/unit/analysis/test_looks.py` simulates a user who follows every advice of the report and watches the run.
+`scripts/evidence simulate --only looks` simulates users who follow every advice of the report and watch the run.
 """
 
 from __future__ import annotations

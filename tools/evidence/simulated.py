@@ -13,15 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from perfrunner.analysis.estimate import Pairing, paired_effects
 from perfrunner.analysis.history import history
 from perfrunner.analysis.looks import Look
-from perfrunner.analysis.model import Effect
 from perfrunner.analysis.nights import Night, NightRow, suspicions
 from perfrunner.analysis.verdict import decide
 from perfrunner.bisect.search import TURNED, BisectState, Measured, Search
@@ -32,16 +28,11 @@ from perfrunner.sources.git import Repository
 from perfrunner.sources.run_git import run_git
 from perfrunner.spec.metrics import metric_type
 from tools.evidence.cells import table
-
-Array: TypeAlias = NDArray[np.float64]
-Draw: TypeAlias = Callable[[np.random.Generator, tuple[int, int]], Array]
+from tools.evidence.choices import choices
+from tools.evidence.draws import BLOCKS, MARGIN, SEED, Array, Draw, effects_of, share_text
+from tools.evidence.looks import looks, precision
 
 METRIC = "ops_per_s"
-SEED = 20261130
-MARGIN = 0.01
-BLOCKS = 10
-
-
 # -- intervals
 
 STALL, STALLED = 10.0, 0.1  # standard deviations; share of the blocks
@@ -84,23 +75,13 @@ def coverage(runs: int = 20_000) -> str:
     for name, draw in BLOCKS_LIKE.items():
         rng = np.random.default_rng(SEED)
         shares = [_covered(0.01 * draw(rng, (runs, blocks))) for blocks in sizes]
-        rows.append([name, *(_percent(share) for share in shares)])
+        rows.append([name, *(share_text(share) for share in shares)])
     return table(["blocks", *map(str, sizes)], rows)
 
 
 def _covered(values: Array) -> float:
     intervals = [effect.ci95 for effect in effects_of(values) if effect.ci95 is not None]
     return sum(low <= 1 <= high for low, high in intervals) / len(intervals)
-
-
-def effects_of(values: Sequence[Array] | Array) -> list[Effect]:
-    """Return the effect of each row of log ratios, as that of a report with one test."""
-    pairings = []
-    for row in values:
-        other = dict(enumerate(np.exp(row).tolist()))
-        pairings.append(Pairing("ratio", dict.fromkeys(other, 1.0), other, MARGIN))
-    effects = paired_effects("good", pairings)
-    return [replace(e, q=e.p) for e in effects if isinstance(e, Effect)]
 
 
 # -- plans
@@ -122,8 +103,8 @@ def plans(runs: int = 4000) -> str:
             margin, _ = _settled(rng, sizes, [MARGIN] * len(sizes), sd)
             half = sum(_settled(rng, sizes, [MARGIN / 2] * len(sizes), sd))
             _, same = _settled(rng, sizes, [0.0] * len(sizes), sd)
-            shares = [_percent(share) for share in (named, margin, half, same)]
-            rows.append([str(first), _percent(sd), f"{np.median(sizes):g}", *shares])
+            shares = [share_text(share) for share in (named, margin, half, same)]
+            rows.append([str(first), share_text(sd), f"{np.median(sizes):g}", *shares])
     return table(
         ["blocks of the first look", "spread", "blocks of the plan (median)", "the change that the plan names: found",
          "a change of the margin: found", "half the margin: settled", "no change: *same*"],
@@ -183,7 +164,7 @@ def bisections(searches: int = 1000) -> str:
             rng = np.random.default_rng(SEED)
             ends = Counter(_bisected(rng, repository, commits, loss) for _ in range(searches))
             right = [ends["right"], ends["among"]] if loss else ["", ""]
-            rows.append([_percent(loss), *map(str, [*right, ends["none"], ends["wrong"]])])
+            rows.append([share_text(loss), *map(str, [*right, ends["none"], ends["wrong"]])])
     head = ["loss", "the commit", "several, it among them", "no change", "a wrong commit"]
     return f"The number of {searches} searches that name each:\n\n{table(head, rows)}"
 
@@ -240,7 +221,7 @@ def beginnings(series: int = 1000) -> str:
             spoiled += int(goods[0], 16) >= BEFORE
     return (
         f"A loss of 2 standard deviations in one case, after {BEFORE} nights, is reported within {AFTER} nights in"
-        f" {of} of {series} simulated series. In {_percent(late / of)} of these it seems to begin too late; in"
+        f" {of} of {series} simulated series. In {share_text(late / of)} of these it seems to begin too late; in"
         f" {100 * spoiled / of:.1f} % the good commit already has the loss."
     )
 
@@ -262,15 +243,14 @@ def _night(number: int, raw: float, effect: float) -> Night:
     return Night(record, rows)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
 STATISTICS, CI, NIGHTLY = "explanation/statistics.md", "how-to/ci.md", "how-to/nightly.md"
 # By section: the document below docs, and the function.
 SIMULATIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
+    "choices": (STATISTICS, choices),
     "coverage": (STATISTICS, coverage),
     "plans": (STATISTICS, plans),
+    "looks": (STATISTICS, looks),
+    "precision": (STATISTICS, precision),
     "bisections": (CI, bisections),
     "beginnings": (NIGHTLY, beginnings),
 }

@@ -9,6 +9,8 @@ from click.testing import CliRunner
 
 from tools.evidence import simulated, tables
 from tools.evidence.__main__ import main
+from tools.evidence.choices import choices
+from tools.evidence.looks import looks, precision
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -27,6 +29,24 @@ def test_intervals_cover_less_where_blocks_are_not_alike():
     )
     assert min(usual) >= 91
     assert max(stalls[:3]) <= 85
+
+
+def test_alternatives_alarm_more_often_than_blocks_with_t_intervals():
+    rows = [line.split("|")[4:6] for line in choices(300).splitlines()[2:]]
+    theirs, ours = ([int(cell.split()[0]) for cell in column] for column in zip(*rows, strict=True))
+    assert max(ours) <= 12
+    assert all(bad > good for bad, good in zip(theirs, ours, strict=True))
+
+
+def test_users_alarm_more_often_if_looks_are_not_charged_for():
+    rows = [line.split("|")[4].split()[0] for line in looks(150).splitlines()[2:]]
+    *charged, watching, _ = map(float, rows)
+    assert max(charged) <= 10 < watching
+
+
+def test_precision_ends_most_cases_of_a_small_spread():
+    ended = [int(line.split("|")[2].split()[0]) for line in precision(60).splitlines()[2:]]
+    assert ended[0] >= 95 > ended[-1]
 
 
 def test_a_plan_is_for_a_larger_run_and_mostly_finds_what_it_names():
