@@ -17,8 +17,8 @@ constexpr size_t kLargeFrameStep = 256 << 10;
 constexpr size_t kLargeTurn = 1 << 20;
 /// Bytes of answers, and at most one answer more, before other connections are served.
 constexpr size_t kAnswersOfTurn = 512 << 10;
-/// Bytes that are sent before other connections are served.
-constexpr size_t kSentOfTurn = 1 << 20;
+/// Bytes that are sent before other connections are served; one send may exceed it.
+constexpr size_t kSentOfTurn = 256 << 10;
 /// Bytes to read where a large request is expected: its header and key, and little of its value,
 /// which would have to be copied.
 constexpr size_t kHeadRead = 4 << 10;

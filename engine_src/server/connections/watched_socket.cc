@@ -17,10 +17,11 @@ namespace {
 constexpr size_t kPieces = 32;
 /// Bytes of one send: a large buffer of the socket would take several MiB of one value at once.
 constexpr size_t kSentAtOnce = 1 << 20;
+/// The same if values of more than kSentAtOnce wait: other connections would wait for each step.
+constexpr size_t kSentOfMany = 256 << 10;
 
-/// Leaves out what is beyond kSentAtOnce; returns the number of pieces.
-size_t shortened(std::span<iovec> pieces) {
-    size_t left = kSentAtOnce;
+/// Leaves out what is beyond `left` bytes; returns the number of pieces.
+size_t shortened(std::span<iovec> pieces, size_t left) {
     size_t count = 0;
     while (count != pieces.size() && left != 0) {
         iovec& piece = pieces[count++];
@@ -114,7 +115,8 @@ std::optional<size_t> WatchedSocket::sendByTls(std::span<const iovec> pieces) {
 
 std::optional<size_t> WatchedSocket::send(const Output& output) {
     std::array<iovec, kPieces> pieces;
-    const size_t count = shortened({pieces.data(), output.gather(pieces)});
+    const size_t count = shortened({pieces.data(), output.gather(pieces)},
+                                   output.pinned() > kSentAtOnce ? kSentOfMany : kSentAtOnce);
     if (tls_) [[unlikely]] {
         return sendByTls({pieces.data(), count});
     }
