@@ -46,6 +46,13 @@ class FullDisk final : public rocksdb::EnvWrapper {
                           : target()->NewRandomAccessFile(name, file, options);
     }
 
+    /// RocksDB asks for it at an error, and before each attempt to recover from it.
+    rocksdb::Status GetFreeSpace(const std::string& path, uint64_t* bytes) override {
+        ++spaceChecks;
+        return target()->GetFreeSpace(path, bytes);
+    }
+
+    std::atomic<int> spaceChecks{0};
     std::atomic<bool> full{false};
     std::atomic<bool> broken{false};         ///< every write is an error
     std::atomic<bool> brokenTables{false};   ///< every write of a table file
