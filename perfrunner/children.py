@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Any
+
+from perfrunner.errors import HostError
 
 # `-m` would look for modules in the current directory first: in another clone, or for the user's own random.py.
 _MAIN = """\
@@ -18,6 +22,10 @@ main(prog_name="perfrunner")
 """
 PERFRUNNER = (sys.executable, "-c", _MAIN)
 JOB_VARIABLE = "PERFRUNNER_JOB"  # environment variable: id of the fleet job that the child runs
+# setpriv of util-linux. The signal is sent when the thread that started the child ends; that thread
+# has to wait for the child. The shell ends at once if the parent died before the signal was set up:
+# then it is no longer the parent.
+TIED = ("setpriv", "--pdeathsig", "TERM", "--", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
 STORE_VARIABLE = "PERFRUNNER_STORE"  # environment variable: the store URL, instead of --store
 
 
@@ -29,12 +37,26 @@ def with_store(environment: Mapping[str, str], url: str | None) -> dict[str, str
     return {**environment} if url is None else {**environment, STORE_VARIABLE: url}
 
 
+def tied() -> list[str]:
+    """Return the prefix of a command that the kernel sends SIGTERM when this process dies.
+
+    Raises HostError if the tool for it is missing.
+    """
+    if shutil.which(TIED[0]) is None:
+        raise HostError(
+            f"perfrunner needs {TIED[0]}, which is not installed", "apt-get install util-linux"
+        )
+    return [*TIED, str(os.getpid())]
+
+
 def run_child(command: Sequence[str], **options: Any) -> int:
     """Run a command to its end and return its exit code. `options` are those of subprocess.Popen.
 
     A signal that would end this process is passed on instead. The command may take its time to clean up and is never
-    killed; then KeyboardInterrupt is raised. It has a session of its own, so a terminal's Ctrl-C reaches it once.
+    killed; then KeyboardInterrupt is raised. It has a session of its own, so a terminal's Ctrl-C reaches it once. If
+    this process is killed, the command gets SIGTERM.
     """
+    command = [*tied(), *command]
     child: subprocess.Popen[Any] | None = None
     signals: list[int] = []
 

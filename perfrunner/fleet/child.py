@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from perfrunner.children import JOB_VARIABLE, PERFRUNNER, log_tail, with_store
+from perfrunner.children import JOB_VARIABLE, PERFRUNNER, log_tail, tied, with_store
 from perfrunner.errors import (
     EXIT_AWAY,
     EXIT_FAILED,
@@ -34,10 +33,6 @@ from perfrunner.fleet.job import Ending, Job, Progress
 from perfrunner.results import STORE_FILE, ExperimentRecord, open_store
 from perfrunner.results.database_errors import ServerAwayError
 
-# setpriv of util-linux. The signal is sent when the thread that started the child ends; here that
-# thread waits for the child. The shell ends at once if the worker died before the signal was set up:
-# then the worker is no longer its parent.
-TIED = ("setpriv", "--pdeathsig", "TERM", "--", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
 LOOK_S = 2.0  # interval of the check whether the job is still wanted
 PROGRESS_S = 10.0  # interval of progress reports; long, as the worker may be on a measured machine
 # Waiting times for hosts that another run uses, or for a database that is unavailable.
@@ -47,14 +42,6 @@ KILLED_TRIES = 3  # how often a child that a signal ended (out of memory) is sta
 STOP_PATIENCE_S = 60.0  # time for a stopping run to restore what it changed
 TAIL_BYTES = 20_000
 UNFINISHED = ("running", "interrupted")
-
-
-def require_tied() -> None:
-    """Raise a HostError if the tool is missing that ends a run together with its worker."""
-    if shutil.which(TIED[0]) is None:
-        raise HostError(
-            f"a worker needs {TIED[0]}, which is not installed", "apt-get install util-linux"
-        )
 
 
 @dataclass
@@ -162,7 +149,7 @@ class JobRun:
     def _start(self, args: list[str], log: Any) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                [*TIED, str(os.getpid()), *PERFRUNNER, *args],
+                [*tied(), *PERFRUNNER, *args],
                 cwd=self.job.directory,
                 env=with_store({**os.environ, JOB_VARIABLE: self.job.id}, self.job.store),
                 stdin=subprocess.DEVNULL,

@@ -21,8 +21,9 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import OperationalError
 
+from perfrunner.children import tied
 from perfrunner.errors import EXIT_INTERRUPTED, EXIT_OK, StoreError
-from perfrunner.fleet.child import JobRun, require_tied
+from perfrunner.fleet.child import JobRun
 from perfrunner.fleet.job import UNFINISHED, Ending, Job, Progress, job_of, with_store_of
 from perfrunner.fleet.queue import (
     APPLICATION,
@@ -79,7 +80,7 @@ class WorkerProcess:
 
     def run(self, *, drain: bool) -> NoReturn:
         """Run jobs until a signal arrives or, with `drain`, until the groups have no jobs. Exits."""
-        require_tied()
+        tied()  # before a job is taken
         with Workers(self._queue.engine, self._queue.place).present(self._name, self._groups):
             with self._signals_handled():
                 self._launch()

@@ -33,7 +33,7 @@ def test_it_does_not_load_what_lies_in_the_current_directory(tmp_path: Path) -> 
     assert done.stdout == f"perfrunner, version {perfrunner.__version__}\n"
 
 
-# A run that takes a second to stop its servers. It ends too when its parent has gone.
+# A run that takes a second to stop its servers. It ends soon when its parent has gone.
 RUN = """
 import os, signal, sys, time
 def stop(*_):
@@ -47,6 +47,7 @@ parent = os.getppid()
 print("begun", flush=True)
 while os.getppid() == parent:
     time.sleep(0.01)
+time.sleep(1.0)
 """
 NIGHT = f"""
 import sys
@@ -59,8 +60,13 @@ nightly._perfrunner([], Path(sys.argv[1]))
 
 @pytest.mark.parametrize(
     ("signum", "send"),
-    [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill), (signal.SIGHUP, os.killpg)],
-    ids=["Ctrl-C", "kill", "closed terminal"],
+    [
+        (signal.SIGINT, os.killpg),
+        (signal.SIGTERM, os.kill),
+        (signal.SIGHUP, os.killpg),
+        (signal.SIGKILL, os.kill),
+    ],
+    ids=["Ctrl-C", "kill", "closed terminal", "out of memory"],
 )
 def test_a_night_that_is_stopped_lets_its_run_clean_up(
     tmp_path: Path, signum: signal.Signals, send: Callable[[int, int], None]
@@ -75,4 +81,7 @@ def test_a_night_that_is_stopped_lets_its_run_clean_up(
     finally:
         night.kill()
         night.wait()
-    assert log.read_text().splitlines()[-2:] == ["stopping", "restored"]
+    until(
+        lambda: log.read_text().splitlines()[-2:] == ["stopping", "restored"],
+        "the run has cleaned up",
+    )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from perfrunner.children import TIED
 from perfrunner.experiment.outdir import PROGRESS, Journal
 from perfrunner.fleet import child
 from perfrunner.fleet.child import JobRun
@@ -208,7 +209,7 @@ def test_a_journal_that_cannot_be_read_now_costs_no_run(
 def test_a_run_whose_worker_died_before_it_was_tied_does_not_begin(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     for parent, there in ((os.getppid(), False), (os.getpid(), True)):
-        subprocess.run([*child.TIED, str(parent), "touch", str(begun)], check=False)
+        subprocess.run([*TIED, str(parent), "touch", str(begun)], check=False)
         assert begun.exists() is there
 
 
