@@ -393,6 +393,7 @@ def _reason(raw: Raw) -> str:
 
 _LIMITED = re.compile(
     "Cannot fork|Resource temporarily unavailable|Too many open files|Cannot allocate memory|File too large"
+    "|limit of processes"
 )
 
 

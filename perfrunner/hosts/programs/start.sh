@@ -16,12 +16,15 @@ ENTRY
 cat >"$base.status.tmp" <<STATUS || exit 74
 0000
 STATUS
-setsid -f sh -c "$keeper" sh "$program" "$base" "$err" "$@" >>"$out" 2>/dev/null </dev/null || exit 70
+setsid -f sh -c "$keeper" sh "$program" "$base" "$err" "$@" >>"$out" </dev/null || exit 70
 tries=0
 until [ -e "$base.json" ]; do
   tries=$((tries + 1))
-  [ $tries -le 1000 ] || exit 70
-  [ ! -e "$base.status" ] || { tail -c 2000 -- "$err" >&2; exit 70; }
+  [ $tries -le 1000 ] && [ ! -e "$base.status" ] || {
+    tail -c 2000 -- "$err" >&2
+    [ -e "$base.status" ] || echo "it did not begin within 10 s: is a limit of processes or memory reached?" >&2
+    exit 70
+  }
   sleep 0.01
 done
 cat -- "$base.json"

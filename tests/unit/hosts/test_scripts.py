@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from perfrunner.hosts import scripts
+from perfrunner.hosts.transport import hint_of
 
 PACKAGE = Path(__file__).parents[3] / "perfrunner"
 FILES = sorted((PACKAGE / "hosts" / "programs").glob("*.sh"))
@@ -66,3 +68,28 @@ def test_programs_that_need_an_identity_begin_with_it() -> None:
     for name in ("POLL", "WAIT", "SIGNAL", "STOP"):
         assert getattr(scripts, name).startswith(scripts.IDENTITY)
     assert scripts.IDENTITY.startswith("base=$1 pid=$2 start_time=$3 boot_id=$4; shift 4\n")
+
+
+@pytest.mark.parametrize(
+    ("setsid", "reason"),
+    [
+        ("echo setsid: fork: Resource temporarily unavailable >&2; exit 1", "temporarily"),
+        ("exit 0", "limit"),  # and then it ends without a word
+        ('echo "sh: 0: Cannot fork" >>"$LOG"', "Cannot fork"),
+    ],
+    ids=["by setsid", "silently", "in the log"],
+)
+def test_a_start_that_fails_says_why(tmp_path: Path, setsid: str, reason: str) -> None:
+    log = tmp_path / "err"
+    for name, text in (("setsid", setsid), ("sleep", "exit 0")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", scripts.START, "sh", scripts.KEEPER, scripts.PROGRAM, str(tmp_path / "p"),
+         str(tmp_path / "out"), str(log), "{}", "true"],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "LOG": str(log)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 70
+    assert reason in done.stderr
+    assert "limits" in (hint_of(done.stderr) or "")
