@@ -59,10 +59,11 @@ class StoreURLError(StoreError):
     exit_code = EXIT_USAGE
 
 
-# A refused connection has no error code, only a text. In another language than English it counts as unavailable.
+# A refused connection has no error code, only a text in the language of the server. A refused login quotes the user
+# or the database. Nothing is quoted by a server that starts, stops or has too many clients, except a role's own limit.
 _REFUSED = re.compile(
-    r"authentication failed|no password supplied|(role|database) \".*\" does not exist|not permitted to log in"
-    r"|permission denied for database|no pg_hba\.conf entry|no such (user|database)|unrecognized configuration"
+    r"failed: \S+:  (?!too many connections)[^/]*?[\"«»„“][^/\"]+[\"«»“”]"
+    r"|authentication failed|no password supplied|no such (user|database)|unrecognized configuration"
     r"|invalid connection option|invalid \w+ value|bad value for|definition of service|does not support SSL"
     r"|certificate"
 )
