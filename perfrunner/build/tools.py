@@ -15,6 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeAlias
@@ -218,35 +219,24 @@ def run_logged(
     log.write(f"$ {' '.join(argv)}\n")
     log.flush()
     lines: list[str] = []
+    begun: Future[subprocess.Popen[str]] = Future()
     try:
-        child = subprocess.Popen(
-            argv,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-            pass_fds=tuple(inherited),
-        )
-    except OSError as error:
-        raise BuildError(f"cannot run {argv[0]}: {error.strerror}") from error
-    assert child.stdout is not None
-    threading.Thread(target=_end_leftovers, args=(child,), daemon=True).start()
-    try:
-        for line in child.stdout:
-            log.write(line)
-            shown = _CONTROL.sub("", line).rstrip()
-            lines.append(shown)
-            if shown:
-                progress(shown)
-        status = child.wait()
+        threading.Thread(target=_begin, args=(begun, argv, env, inherited), daemon=True).start()
+        child = begun.result()
+        assert child.stdout is not None
+        with child.stdout:
+            for line in child.stdout:
+                log.write(line)
+                shown = _CONTROL.sub("", line).rstrip()
+                lines.append(shown)
+                if shown:
+                    progress(shown)
+            status = child.wait()
     except BaseException:
-        _end_group(child)
+        if not begun.cancel() and begun.exception() is None:
+            _end_group(begun.result())
         raise
     finally:
-        child.stdout.close()
         log.flush()
     if status != 0:
         raise failed(what, status, lines, Path(log.name))
@@ -292,7 +282,35 @@ def missing_package(lines: Sequence[str]) -> str | None:
     return None
 
 
-def _end_leftovers(child: subprocess.Popen[str]) -> None:
+def _begin(
+    begun: Future[subprocess.Popen[str]],
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    inherited: Sequence[int],
+) -> None:
+    """Start a command, and kill what it has left when it ends.
+
+    This is the work of a thread, because an interrupt, which the main thread gets, would lose a child that is just
+    being started.
+    """
+    if not begun.set_running_or_notify_cancel():
+        return
+    try:
+        child = subprocess.Popen(
+            argv,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            pass_fds=tuple(inherited),
+        )
+    except OSError as error:
+        begun.set_exception(BuildError(f"cannot run {argv[0]}: {error.strerror}"))
+        return
+    begun.set_result(child)
     child.wait()
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)

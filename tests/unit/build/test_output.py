@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,3 +106,24 @@ def test_a_command_is_over_when_it_ends(tmp_path: Path):
         run_logged(command, what="x", log=log, env={"PATH": "/usr/bin:/bin"}, progress=lines.append)
     (left,) = map(int, lines)
     until(lambda: not is_alive(left), "it ends with the command")
+
+
+def test_an_interrupt_while_a_command_is_being_started_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children: list[subprocess.Popen[str]] = []
+    start = subprocess.Popen
+
+    def interrupted(*words: Any, **options: Any) -> subprocess.Popen[str]:
+        children.append(start(*words, **options))
+        os.kill(os.getpid(), signal.SIGINT)
+        return children[0]
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    try:
+        with (tmp_path / "log").open("w") as log, pytest.raises(KeyboardInterrupt):
+            run_logged(["sleep", "60"], what="x", log=log, env={"PATH": "/bin"}, progress=print)
+        assert children[0].poll() == -signal.SIGTERM
+    finally:
+        children[0].kill()
+        children[0].wait()
