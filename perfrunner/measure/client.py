@@ -50,7 +50,10 @@ class ClientCost:
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase of load. `errors` counts error answers by kind; misses are not errors."""
+    """A phase of load. `errors` counts error answers by kind; misses are not errors.
+
+    `refusal`: the server's own text in the first error answer, if it has one.
+    """
 
     ops: int
     gets: int
@@ -60,6 +63,7 @@ class Phase:
     seconds: float
     series: tuple[Second, ...] = ()
     latency: Mapping[str, Histogram] = field(default_factory=dict)
+    refusal: str = ""
 
     @property
     def error_count(self) -> int:
@@ -88,9 +92,14 @@ def check_stored(report: ClientReport) -> None:
     stored = report.prepare
     if stored is not None and 0 < stored.ops == stored.errors.get("other"):
         raise TrialError(
-            f"the server refused all {stored.ops} items",
+            f"the server refused all {stored.ops} items" + quoted(stored.refusal),
             "if values are larger than it allows, raise its limit (memcached -I)",
         )
+
+
+def quoted(refusal: str) -> str:
+    """Return the end of a message that quotes the server; empty if it gave no reason."""
+    return f"; it answered '{refusal}'" if refusal else ""
 
 
 def parse_report(text: str, where: str) -> ClientReport:
@@ -183,6 +192,7 @@ def _merge_phases(phases: Sequence[Phase | None]) -> Phase | None:
             kind: merge_histograms(p.latency[kind] for p in present if kind in p.latency)
             for kind in sorted(kinds)
         },
+        refusal=next((p.refusal for p in present if p.refusal), ""),
     )
 
 
@@ -255,6 +265,7 @@ class _Reader:
                 str(kind): Histogram.parse(h, f"{self.where}: latency_ns.{kind}")
                 for kind, h in sorted((document.get("latency_ns") or {}).items())
             },
+            refusal=str(document.get("refusal") or ""),
         )
 
     def series(self, points: Sequence[Mapping[str, Any]]) -> tuple[Second, ...]:

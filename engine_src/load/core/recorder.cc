@@ -72,6 +72,7 @@ OpCounts Recorder::restart(Nanos start, Nanos ramp) noexcept {
 
 void Recorder::merge(const Recorder& other) {
     total_.add(other.total_);
+    refused(other.refusal_);
     series_.resize(std::max(series_.size(), other.series_.size()));
     for (std::size_t i = 0; i < other.series_.size(); ++i) {
         series_[i].gets += other.series_[i].gets;

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "load/core/clock.h"
@@ -94,6 +96,12 @@ class Recorder {
             histogram.record(static_cast<std::uint64_t>(now > sentAt ? now - sentAt : 0), times);
         }
     }
+    /// Keeps the text of the first request that the server refused.
+    void refused(std::string_view text) {
+        if (refusal_.empty()) {
+            refusal_ = text.substr(0, 200);
+        }
+    }
     void countTimeouts(std::uint64_t requests) noexcept { total_.errors.timeout += requests; }
     /// Starts over and returns the earlier counts.
     OpCounts restart(Nanos start, Nanos ramp) noexcept;
@@ -102,6 +110,7 @@ class Recorder {
     void merge(const Recorder& other);
 
     const OpCounts& total() const noexcept { return total_; }
+    const std::string& refusal() const noexcept { return refusal_; }
     const std::vector<SeriesPoint>& series() const noexcept { return series_; }
     const Histogram& histogram(OpKind kind) const noexcept {
         return kind == OpKind::kGet ? gets_ : sets_;
@@ -115,6 +124,7 @@ class Recorder {
     Nanos rampEnd_;
     Nanos end_;
     OpCounts total_;
+    std::string refusal_;
     std::vector<SeriesPoint> series_;
     Histogram gets_;
     Histogram sets_;

@@ -417,9 +417,12 @@ class BatchTraffic final : public Traffic {
             if (!inOrder || !fits(reply.to, asked(opaque).kind)) [[unlikely]] {
                 outOfOrder();
             }
-            if (reply.to == Reply::To::kGet && reply.status == protocol::Status::kSuccess &&
-                --lane.toVerify == 0) [[unlikely]] {
-                verify(lane, asked(opaque), reply, opCounts);
+            if (reply.status == protocol::Status::kSuccess) {
+                if (reply.to == Reply::To::kGet && --lane.toVerify == 0) [[unlikely]] {
+                    verify(lane, asked(opaque), reply, opCounts);
+                }
+            } else if (reply.status != protocol::Status::kKeyEnoent) [[unlikely]] {
+                recorder_.refused(protocol::asText(reply.value));
             }
             settle(opaque, asked(opaque).kind, reply.status);
         });

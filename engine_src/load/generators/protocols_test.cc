@@ -143,6 +143,11 @@ TEST_P(Protocols, MissesAndRefusalsAreCounted) {
     const auto& access = report["access"];
     EXPECT_EQ(access["errors"]["enomem"], access["sets"].get<int>() / 10);
     EXPECT_EQ(access["errors"]["other"], 0);
+    if (!frames()) {
+        EXPECT_THAT(access["refusal"].get<std::string>(),
+                    HasSubstr(isResp(GetParam()) ? "-OOM command not allowed"
+                                                 : "SERVER_ERROR out of memory storing object"));
+    }
     EXPECT_GT(access["misses"].get<int>(), 100);
     EXPECT_GT(access["hits"].get<int>(), 100);
     EXPECT_EQ(access["hits"].get<int>() + access["misses"].get<int>(), access["gets"].get<int>());

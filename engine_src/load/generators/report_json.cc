@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "load/protocols/reply.h"
+
 namespace kv::load {
 
 using Json = nlohmann::ordered_json;
@@ -67,6 +69,9 @@ Json phaseJson(const Recorder& recorder, std::optional<Nanos> inTurn) {
                {"verified", total.verified},
                {"errors", toJson(total.errors)},
                {"seconds", seconds(inTurn.value_or(recorder.elapsed()))}};
+    if (!recorder.refusal().empty()) {
+        phase["refusal"] = printable(recorder.refusal());
+    }
     if (!inTurn) {
         phase["series"] = seriesJson(recorder);
     }

@@ -152,8 +152,8 @@ const Seen kMiss{Reply::To::kGet, Status::kKeyEnoent, 0, false, ""};
 Seen hit(const std::string& value, std::uint32_t opaque = 0) {
     return {Reply::To::kGet, Status::kSuccess, opaque, true, value};
 }
-Seen error(Status status) {
-    return {Reply::To::kAny, status, 0, false, ""};
+Seen error(Status status, const std::string& line) {
+    return {Reply::To::kAny, status, 0, true, line};
 }
 
 TEST(Codecs, TextAnswersInAnyPieces) {
@@ -166,11 +166,11 @@ TEST(Codecs, TextAnswersInAnyPieces) {
              hit("hello"),
              kMiss,
              hit(""),
-             error(Status::kEnomem),
+             error(Status::kEnomem, "SERVER_ERROR out of memory storing object"),
              {Reply::To::kSet, Status::kNotStored, 0, false, ""},
-             error(Status::kE2big),
+             error(Status::kE2big, "SERVER_ERROR object too large for cache"),
              hit("END\r\n\r\n"),
-             error(Status::kEinternal),
+             error(Status::kEinternal, "SERVER_ERROR backend"),
              {Reply::To::kDelete, Status::kSuccess, 0, false, ""},
              {Reply::To::kDelete, Status::kKeyEnoent, 0, false, ""}});
 }
@@ -187,7 +187,7 @@ TEST(Codecs, MetaAnswersInAnyPieces) {
              {Reply::To::kGet, Status::kKeyEnoent, 4, false, ""},
              {Reply::To::kSet, Status::kNotStored, 5, false, ""},
              {Reply::To::kDelete, Status::kKeyEnoent, 6, false, ""},
-             error(Status::kEnomem),
+             error(Status::kEnomem, "SERVER_ERROR out of memory storing object"),
              {Reply::To::kFence, Status::kSuccess, 0, false, ""}});
 }
 
@@ -200,9 +200,9 @@ TEST(Codecs, RespAnswersInAnyPieces) {
              kMiss,
              kMiss,
              hit(""),
-             error(Status::kEnomem),
-             error(Status::kEtmpfail),
-             error(Status::kEtmpfail),
+             error(Status::kEnomem, "-OOM command not allowed"),
+             error(Status::kEtmpfail, "-LOADING Redis is loading"),
+             error(Status::kEtmpfail, "-BUSY a script"),
              hit("\r\n\r\n"),
              {Reply::To::kDelete, Status::kSuccess, 0, false, ""},
              {Reply::To::kDelete, Status::kKeyEnoent, 0, false, ""}});

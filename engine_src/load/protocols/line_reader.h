@@ -97,6 +97,10 @@ class LineReader {
                 bad(at, end);
             }
             if (!parsed.hasValue) {
+                if (parsed.reply.to == Reply::To::kAny) {
+                    parsed.reply.value = protocol::asBytes(line);
+                    parsed.reply.whole = true;
+                }
                 at = newline + 1;
                 onReply(parsed.reply);
                 continue;

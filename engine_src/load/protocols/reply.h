@@ -25,7 +25,8 @@ struct Reply {
     bool tagged = false;
     bool whole = false;  // `value` is complete: a value larger than the receive buffer is not kept
     std::uint32_t opaque = 0;
-    protocol::Bytes value{};  // of a GET that found its key; points into the connection's buffer
+    // Of a GET that found its key, or the text of an error; points into the connection's buffer.
+    protocol::Bytes value{};
 };
 
 /// Returns a server's line for a message: cut, with everything that is not printable ASCII

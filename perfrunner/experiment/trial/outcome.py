@@ -29,6 +29,7 @@ from perfrunner.experiment.outdir import disk_fails
 from perfrunner.experiment.trial.placement import TrialResult, fresh_directory, trial_name
 from perfrunner.hosts.process import LinkLost
 from perfrunner.hosts.transport import Transport
+from perfrunner.measure.client import quoted
 from perfrunner.measure.turns import WAITS_FACT, failed_variant
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured
@@ -101,7 +102,9 @@ def discarded_reasons(measured: Measured, limits: Limits) -> list[str]:
     total = sum(errors.values())
     if total > limits.errors:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(errors.items()) if count)
-        reasons.append(f"{total} operations failed (limits.errors: {limits.errors}): {kinds}")
+        refusal = next((phase.refusal for phase in phases if phase.refusal), "")
+        failed = f"{total} operations failed (limits.errors: {limits.errors}): {kinds}"
+        reasons.append(failed + quoted(refusal))
     if measured.check is not None and not measured.check.agrees:
         reasons.append(str(measured.check))
     return reasons

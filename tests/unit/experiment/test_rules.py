@@ -39,8 +39,11 @@ def measured(
     errors: dict[str, int] | None = None,
     busy: float | None = 0.5,
     check: CrossCheck | None = None,
+    refusal: str = "",
 ) -> Measured:
-    phase = Phase(ops=100, gets=50, sets=50, misses=misses, errors=errors or {}, seconds=1.0)
+    phase = Phase(
+        ops=100, gets=50, sets=50, misses=misses, errors=errors or {}, seconds=1.0, refusal=refusal
+    )
     report = ClientReport("pillowfight", None, phase, ClientCost(1.0, 1.0, 1, busy), None, False)
     return Measured(metrics={}, report=report, check=check)
 
@@ -53,6 +56,13 @@ def measured(
         (
             measured(errors={"etmpfail": 2, "timeout": 0}),
             ["2 operations failed (limits.errors: 0): etmpfail 2"],
+        ),
+        (
+            measured(errors={"etmpfail": 2}, refusal="-BUSY Redis is busy"),
+            [
+                "2 operations failed (limits.errors: 0): etmpfail 2;"
+                " it answered '-BUSY Redis is busy'"
+            ],
         ),
         # The faster the engine, the busier the client: such a rule would look at the variant.
         (measured(busy=1.0), []),

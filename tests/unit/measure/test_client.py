@@ -38,8 +38,9 @@ def parse(document: object) -> ClientReport:
 def test_a_load_that_stored_nothing_is_an_error() -> None:
     stored = pillowfight()["access"]
     check_stored(parse(pillowfight(populate={**stored, "errors": {"other": 299, "enomem": 1}})))
-    with pytest.raises(TrialError, match="refused all 300 items"):
-        check_stored(parse(pillowfight(populate={**stored, "errors": {"other": 300}})))
+    refused = {**stored, "errors": {"other": 300}, "refusal": "SERVER_ERROR too large"}
+    with pytest.raises(TrialError, match=r"refused all 300 items.* 'SERVER_ERROR too large'"):
+        check_stored(parse(pillowfight(populate=refused)))
 
 
 def test_a_pillowfight_report_is_read() -> None:
