@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from perfrunner.servers.adapter import State
@@ -114,7 +115,7 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
                     "protocol": guess_protocol(kind, given.host, given.port) if unknown else "",
                     "state": asdict(state),
                     "listener": _serving(given),
-                    "files": file_versions(given.pid, given.file),
+                    "files": file_versions(given.pid, given.file, given.argument),
                 }
         except ConnectionRefusedError:
             pass
@@ -193,6 +194,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "wait-ready":
             command.add_argument("--timeout", type=float, default=60.0)
             command.add_argument("--file", action="append", default=[])
+            command.add_argument("--argument", action="append", default=[])
         if name == "sample":
             command.add_argument("--interval-ms", type=int, default=1000)
             command.add_argument("--out")
@@ -230,14 +232,36 @@ def listens(port: int) -> bool:
     return False
 
 
-def file_versions(pid: int, names: Sequence[str]) -> dict[str, list[int]]:
-    """Return what differs if a file is replaced or written to: of `names`, and of the program that `pid` runs."""
+def file_versions(
+    pid: int, names: Sequence[str], arguments: Sequence[str] = ()
+) -> dict[str, list[int]]:
+    """Return what differs if a file is replaced or written to: of `names`, and of the program that `pid` runs.
+
+    Of the command's `arguments`, those count that are files, such as the script of an interpreter, unless they were
+    written to since the process began: those are its own, such as a log.
+    """
     versions = {}
     for name, path in [*((name, name) for name in names), (RUNS, f"/proc/{pid}/exe")]:
         with contextlib.suppress(OSError):  # a process of another user
+            versions[name] = _version(Path(path).stat())
+    for word in arguments:
+        path = word.rpartition("=")[2]  # --option=PATH
+        with contextlib.suppress(OSError):
             status = Path(path).stat()
-            versions[name] = [status.st_ino, status.st_size, status.st_mtime_ns]
+            if path.startswith("/") and S_ISREG(status.st_mode) and status.st_mtime < _began(pid):
+                versions[path] = _version(status)
     return versions
+
+
+def _version(status: os.stat_result) -> list[int]:
+    return [status.st_ino, status.st_size, status.st_mtime_ns]
+
+
+def _began(pid: int) -> float:
+    """Return when a process was started, in seconds since 1970. Raises OSError."""
+    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    return time.time() - uptime + ticks / _TICKS
 
 
 _LISTENS, _CONNECTED = "0A", "01"  # states in /proc/net/tcp

@@ -73,7 +73,7 @@ class ServerCommand:
     password: str | None = None  # the name of the file with the password, on every host
     tolerated: frozenset[str] = frozenset()  # limits of the spec that allow some
     image: Image | None = None  # that it runs in
-    # Its program and library as they were when its settings were checked (agent.file_versions); empty: not known yet.
+    # Its files as they were when its settings were checked (agent.file_versions); empty: not known yet.
     files: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
@@ -173,6 +173,7 @@ class CommandServer(ServerProcess):
         command = self.setup.command
         files = [] if command.image else [command.program, command.library]
         asked = [f"--file={file}" for file in files if file is not None]
+        asked += [f"--argument={word}" for word in command.arguments if not command.image]
         argv = self._agent(
             ["wait-ready", f"--pid={self.handle.pid}", f"--timeout={timeout:.1f}", *asked]
         )
@@ -302,7 +303,8 @@ class CommandServer(ServerProcess):
             if self.files.get(name, before) != before:
                 raise SettingsCheckError(
                     f"{self.title}: {name} has changed since the run began",
-                    "start a new run; give a copy of a program that may be built again during a run",
+                    "start a new run; give a copy of a program or file that may change during a run, and name"
+                    " files that the server writes with {dir}",
                 )
 
     def _gone(self, *, answered: bool) -> TrialError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -228,6 +229,25 @@ def test_a_program_that_is_built_again_during_a_run_ends_it(servers: ServerLab, 
     code, driver = servers.measure()
     assert code == 3
     assert f"rebuilt on here: {wrapper} has changed since the run began" in driver.stderr()
+    servers.assert_nothing_left()
+
+
+def test_a_script_behind_an_interpreter_that_changes_during_a_run_ends_it(
+    servers: ServerLab, tmp_path: Path
+):
+    """The program is the interpreter, which stays the same."""
+    real = memcached()["server"]["command"][0]
+    source = tmp_path / "server.sh"
+    replace = f"cp {source} {source}.new; touch -d @1 {source}.new; mv {source}.new {source}"
+    source.write_text(f'{replace}\nexec {real} "$@"\n')
+    os.utime(source, (1, 1))
+    variants = {"good": memcached(), "bad": memcached()}
+    variants["bad"]["server"] |= {"kind": "memcached"}
+    variants["bad"]["server"]["command"][:1] = ["/bin/sh", str(source)]
+    servers.write(variants)
+    code, driver = servers.measure()
+    assert code == 3
+    assert f"{source} has changed since the run began" in driver.stderr()
     servers.assert_nothing_left()
 
 

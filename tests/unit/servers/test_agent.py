@@ -118,6 +118,7 @@ def wait(port: int, pid: int, kind: str | None = None) -> dict[str, Any]:
         password_file=None,
         wrong_figures=False,
         file=[],
+        argument=[],
     )
     return agent._wait_ready(given)
 
@@ -212,6 +213,28 @@ def test_a_file_that_is_replaced_or_written_to_has_another_version(tmp_path: Pat
     other.replace(program)
     assert versions()[str(program)] != written[str(program)], "same size and time"
     assert versions()[agent.RUNS] == first[agent.RUNS]
+
+
+def test_of_the_arguments_only_files_that_the_server_does_not_write_have_versions(tmp_path: Path):
+    """A script or configuration behind an interpreter; a log, a directory and a port have none."""
+    jar, log = tmp_path / "x.jar", tmp_path / "log"
+    jar.write_text("one")
+    log.write_text("before")
+    os.utime(log, (1, 1))
+    arguments = ["-Xmx1g", f"--conf={jar}", str(log), str(tmp_path), str(tmp_path / "none"), "1"]
+    argv = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
+    os.utime(jar, (1, 1))
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        log.write_text("begun")
+        first = agent.file_versions(child.pid, [], arguments)
+        jar.write_text("another")
+        os.utime(jar, (2, 2))
+        second = agent.file_versions(child.pid, [], arguments)
+        child.kill()
+    assert set(first) == set(second) == {str(jar), agent.RUNS}
+    assert first[str(jar)] != second[str(jar)]
 
 
 def test_figures_of_a_process():
