@@ -297,11 +297,7 @@ def measuring_command(ctx: click.Context, spec_path: Path) -> list[str]:
 
 def options_given(ctx: click.Context, names: Sequence[str]) -> list[str]:
     """Return those options of `names` that the command line or environment sets; paths are absolute."""
-    left_out = [
-        name
-        for name in ctx.params
-        if name not in names or ctx.get_parameter_source(name) == ParameterSource.DEFAULT
-    ]
+    left_out = [name for name in ctx.params if name not in names]
     return _options(ctx, left_out, lambda path: str(real_path(path)))
 
 
@@ -331,13 +327,17 @@ def _options(
         value = ctx.params.get(option.name or "")
         if not isinstance(option, click.Option) or option.name in left_out:
             continue
-        if value in (None, False, (), option.default):
+        if value in (None, False, ()) or _is_default(ctx, option.name or ""):
             continue
         flag = max(option.opts, key=len)
         for item in value if isinstance(value, tuple) else (value,):
             text = written(item) if isinstance(item, Path) else str(item)
             args += [flag] if item is True else [flag, text]
     return args
+
+
+def _is_default(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) == ParameterSource.DEFAULT
 
 
 def _relative(path: Path) -> str:

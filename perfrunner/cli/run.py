@@ -161,6 +161,11 @@ def run_and_report(
     `resume` is the id of a run, or empty for the newest unfinished one. `command` is the command line that repeats
     the measurement (default: this one). Exits with 130 after Ctrl-C.
     """
+    if given.fail_on == "lost" and not file.spec.expected_gains:
+        raise UsageError(
+            "--fail-on lost: the spec has no expected_gains, so there is nothing to judge",
+            "name the gains in the spec, or use --fail-on worse",
+        )
     source = find_engine_source(given.engine_src, file.path)
     from perfrunner.cli.progress import progress_listener
     from perfrunner.experiment.run import RunRequest, run_experiment

@@ -154,6 +154,12 @@ def test_the_resume_command_repeats_every_option_that_matters(cli, play):
                      "--resume"]  # fmt: skip
 
 
+def test_the_resume_command_does_not_repeat_a_default(cli, play, monkeypatch):
+    monkeypatch.delenv("PERFRUNNER_CACHE")
+    words = shlex.split(resume_command(command.make_context("run", ["spec.yaml"])))
+    assert words == ["perfrunner", "run", "spec.yaml", "--resume"]
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
@@ -204,6 +210,13 @@ def test_fail_on_worse(cli, play, slowdown, code):
     play(slowdown=slowdown)
     result = cli("run", "spec.yaml", "--fail-on", "worse", code=code)
     assert ("always,3 pf persistent ops_per_s is worse" in result.stderr) is bool(code)
+
+
+@pytest.mark.parametrize("words", [("run", "spec.yaml"), ("ab", "true {port}", "true {port} x")])
+def test_fail_on_lost_needs_expected_gains_before_anything_starts(cli, play, words):
+    runner = play()
+    assert "expected_gains" in cli(*words, "--fail-on", "lost", code=2).stderr
+    assert runner.arguments is None
 
 
 def test_a_worse_variant_without_the_option_is_no_failure(cli, play):
