@@ -132,9 +132,11 @@ def program_problem(word: str, *, sent: bool = False) -> str | None:
     """
     path = find_program(word)
     if path is None:
-        near = did_you_mean(word, _programs()) if "/" not in word else ""
-        where = "in PATH" if "/" not in word else "there"
-        return f"expected a program; there is no {word} {where}{near}"
+        if "/" not in word:
+            near = did_you_mean(word, _programs())
+            return f"expected a program; there is no {word} in PATH{near}"
+        what = f"{word} is a directory" if is_directory(word) else f"there is no {word}"
+        return f"expected a program; {what}"
     if not os.access(path, os.X_OK):
         return f"expected a program; {path} is not executable (chmod +x)"
     try:

@@ -92,6 +92,7 @@ def test_a_program_must_be_there_and_executable(program):
     path.chmod(0o644)
     assert "not executable" in (program_problem(str(path)) or "")
     assert "there is no" in (program_problem(str(path) + "x") or "")
+    assert "is a directory" in (program_problem(str(path.parent)) or "")
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_failed_build_names_the_submodules_that_are_not_there(repository: Path
 
 
 def test_a_build_that_does_not_make_the_program_has_failed(repository: Path) -> None:
-    with pytest.raises(BuildError, match=r"after the build, .* there is no .*/srv there") as failed:
+    with pytest.raises(BuildError, match=r"after the build, .* there is no .*/srv") as failed:
         prepared(repository, ("rm", "srv"))
     assert "--build" in str(failed.value.hint)
 
