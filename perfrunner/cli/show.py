@@ -80,7 +80,7 @@ def _print_summary(console: Console, data: ExperimentData) -> None:
     counts = Counter(trial.status for trial in data.trials)
     facts = Table.grid(padding=(0, 2))
     facts.add_row("experiment", record.id)
-    facts.add_row("state", record.state)
+    facts.add_row("state", ": ".join(filter(None, (record.state, record.why_failed))))
     facts.add_row("spec", record.spec_path)
     facts.add_row("created", record.created_at.isoformat(timespec="seconds"))
     facts.add_row("seed", str(record.seed))

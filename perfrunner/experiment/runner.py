@@ -54,6 +54,7 @@ from perfrunner.experiment.trial.setup import TrialSetup
 from perfrunner.hosts import LinkLost
 from perfrunner.results import BuildRecord, ExperimentRecord, ExperimentState
 from perfrunner.results.database import waiting
+from perfrunner.results.records import FAILURE_FACT
 from perfrunner.spec.model import Spec
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class ExperimentRunner:
     groupings: dict[str, Grouping] = field(init=False)
     recorder: Recorder = field(init=False)
     blocks: int = field(init=False)
-    facts: dict[str, Any] = field(init=False, default_factory=dict)
+    facts: dict[str, Any] = field(init=False)
     failing: RepeatedFailure = field(init=False)
     not_usable: set[str] = field(init=False, default_factory=set)
     stopped: str = field(init=False, default="")
@@ -82,6 +83,7 @@ class ExperimentRunner:
     started: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
+        self.facts = dict(self.experiment.facts)
         self.failing = RepeatedFailure(len(self.spec.variants))
         self.blocks = planned_blocks(self.context.session, self.spec)
         # A resumed run keeps its groups. The groups of a new run are adjusted when the memory of the engine
@@ -393,6 +395,8 @@ class ExperimentRunner:
                 f"block {case.block}, {Case(case.workload, case.bucket)} is incomplete and was not redone"
             )
         code = EXIT_FAILED if self.recorder.failures else EXIT_OK
+        if self.stopped:
+            self._note_failure(self.stopped)
         return self._end("failed" if self.stopped else "done", code)
 
     def _interrupted(self, stop: Interrupted) -> ev.RunOutcome:
@@ -422,18 +426,19 @@ class ExperimentRunner:
     def _failed(self, error: BaseException) -> None:
         """Record the error; the caller sees it as well. A full disk may prevent the record."""
         if isinstance(error, HostError):
-            stored = (
-                "completed trials are stored" if self.recorder.done else "no trial is completed"
-            )
-            self.context.listener.on_event(
-                ev.Warned(stored, f"continue with: {self.resume_command}")
-            )
+            done = "completed trials are stored" if self.recorder.done else "no trial is completed"
+            self.context.listener.on_event(ev.Warned(done, f"continue with: {self.resume_command}"))
         with contextlib.suppress(PerfrunnerError, OSError):
+            self._note_failure(str(error))
             self.context.store.set_state(self.experiment.id, "failed")
         with contextlib.suppress(OSError):
             host = isinstance(error, HostError)
             code = error.exit_code if isinstance(error, PerfrunnerError) else EXIT_FAILED
             self.context.journal.append("failed", error=str(error), host=host, exit=code)
+
+    def _note_failure(self, why: str) -> None:
+        self.facts[FAILURE_FACT] = why
+        self.context.store.set_facts(self.experiment.id, self.facts)
 
     def _stop_everything(self, hosts: RunHosts) -> None:
         try:

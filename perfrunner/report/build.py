@@ -278,7 +278,8 @@ def _state_warnings(data: ExperimentData) -> Iterable[str]:
     elif record.state == "interrupted":
         yield "the experiment was interrupted: continue it with perfrunner run --resume"
     elif record.state == "failed":
-        yield "the experiment failed: the report covers the trials before the failure"
+        why = f" ({record.why_failed})" if record.why_failed else ""
+        yield f"the experiment failed{why}: the report covers the trials before the failure"
     builds = {b.variant: b.build_id for b in data.builds}
     for variant in dict.fromkeys(t.variant for t in data.trials):
         ids = {t.build_id for t in data.trials if t.variant == variant}

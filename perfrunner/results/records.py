@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ExperimentState: TypeAlias = Literal["running", "done", "interrupted", "failed"]
 # Fact of an experiment that came from another store: from which archive, and when.
 IMPORTED = "imported"
+FAILURE_FACT = "failure"  # fact of an experiment: why it failed last
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class ExperimentRecord:
     def imported(self) -> bool:
         """True if the experiment was measured elsewhere; its spec is never run here, because it is not ours."""
         return IMPORTED in self.facts
+
+    @property
+    def why_failed(self) -> str:
+        """The reason of the state "failed"; empty in any other state, or if none is recorded."""
+        return str(self.facts.get(FAILURE_FACT, "")) if self.state == "failed" else ""
 
 
 @dataclass(frozen=True)

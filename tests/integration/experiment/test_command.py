@@ -236,6 +236,9 @@ def test_a_cause_that_meets_every_trial_ends_the_run(
     data = lab.stored()
     assert data.experiment.state == "failed", "it can be resumed"
     assert len(data.trials) == 6, "three groups of two"
+    for command in ("show", "report"):  # the day after, when stderr is gone
+        later = CliRunner().invoke(main, [command, "--out", str(lab.out)])
+        assert "3 trials in a row failed with the same cause" in " ".join(later.stdout.split())
 
 
 @pytest.mark.long

@@ -328,6 +328,7 @@ def test_a_setting_that_does_not_read_back_stops_the_run_before_the_first_trial(
     code, driver = lab.run(fakes={"settings_check_fails": ["changed"]})
     assert code == 3
     assert "error: changed: opt.x should be 1 but reads 0" in driver.stderr()
+    assert "changed: opt.x should be 1 but reads 0" in lab.stored().experiment.why_failed
     assert driver.of("TrialStarted") == []
     assert lab.stored().trials == ()
 
