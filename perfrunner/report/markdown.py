@@ -120,9 +120,10 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
     yield ""
     for case in report.comparison.cases:
         yield from _case(report, case, every=every)
+    paired = ", paired by block" if report.comparison.paired else ""
     yield (
         "★ primary, ↑ higher is better, ↓ lower. Change against "
-        f"{_code(report.comparison.baseline)}, paired by block, with its 95 % interval; q is p corrected "
+        f"{_code(report.comparison.baseline)}{paired}, with its 95 % interval; q is p corrected "
         f"by Benjamini-Hochberg ({report.comparison.tests} tests). k, M are 1000."
     )
     yield ""

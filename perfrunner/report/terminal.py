@@ -57,13 +57,14 @@ MOST_TABLES = 2  # tables of the same metrics; more variants than fit get one li
 LEAST_FOR_NAMES = 14
 FOLDED_LABEL = 16  # columns of a label in the published values, on a narrow terminal
 STAR = " ★"
+PAIRED = ", paired by block"  # left out of the legend of two experiments
 SHORT = (
-    "[95 % interval] of the change, paired by block · ✔ better ✘ worse = same ? unsure · "
+    f"[95 % interval] of the change{PAIRED} · ✔ better ✘ worse = same ? unsure · "
     "↑ higher is better, ↓ lower"
 )
 LEGEND = (
     "★ primary · ↑ higher is better, ↓ lower · ± half of the 95 % interval · [95 % interval of the "
-    "change, paired by block] · q: p corrected for all tests · = same within the margin · "
+    f"change{PAIRED}] · q: p corrected for all tests · = same within the margin · "
     "? unsure (~ how many more blocks would settle it) · k, M are 1000"
 )
 
@@ -127,7 +128,8 @@ def _parts(report: Report, width: int, *, every: bool, verbose: bool) -> Iterabl
         for case in (c for c in report.comparison.cases if c not in measured):
             yield Text(f"{case}: no trial that counts", style="bold")
     if rows:
-        yield Text(LEGEND if every or verbose else SHORT, style="dim")
+        legend = LEGEND if every or verbose else SHORT
+        yield Text(legend if report.comparison.paired else legend.replace(PAIRED, ""), style="dim")
     yield from terminal_section(report, FOLDED_LABEL if width < ROOMY else width)
     if verbose:
         yield _context(report)

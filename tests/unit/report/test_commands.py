@@ -160,6 +160,10 @@ def test_compare_two_experiments_warns_and_gives_no_verdict(tmp_path):
     assert any("not interleaved" in warning for warning in document["warnings"])
     text = CliRunner().invoke(main, words, catch_exceptions=False).stdout
     assert "Not interleaved, so no verdict" in text
+    markdown = CliRunner().invoke(main, [*words, "--format", "markdown"], catch_exceptions=False)
+    for output in (text, markdown.stdout):
+        assert "95 % interval" in output
+        assert "paired by block" not in output
     page = tmp_path / "two.html"
     CliRunner().invoke(
         main, [*words, "--format", "html", "--output", str(page)], catch_exceptions=False
