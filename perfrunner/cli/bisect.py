@@ -12,7 +12,7 @@ import click
 
 from perfrunner.cli import complete, options
 from perfrunner.cli.ab import keep_spec
-from perfrunner.cli.output import note, print_json, result_console
+from perfrunner.cli.output import note, print_json, print_table
 from perfrunner.cli.request import (
     RunOptions,
     find_engine_source,
@@ -194,15 +194,14 @@ def _report(search: Search, path: Path, as_json: bool) -> None:
     if as_json:
         print_json({"finding": sentence, "culprits": culprits, **asdict(state)})
         return
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table("commit", "title", "outcome", "change", "verdict", "blocks", box=None)
-    for step in sorted(state.steps, key=lambda step: order.index(step.commit)):
-        mark = " ←" if [step.commit] == culprits else ""
-        table.add_row(
-            f"{step.commit[:12]}{mark}", escape(step.title), step.outcome,
-            escape(effect_text(state, step) or step.why[:60]), step.verdict or "", str(step.blocks or ""),
-        )  # fmt: skip
     click.echo(sentence)
-    result_console().print(table)
+    print_table(
+        ("commit", "title", "outcome", "change", "verdict", "blocks"),
+        (
+            (
+                f"{step.commit[:12]}{' ←' if [step.commit] == culprits else ''}", step.title, step.outcome,
+                effect_text(state, step) or step.why[:60], step.verdict or "", str(step.blocks or ""),
+            )
+            for step in sorted(state.steps, key=lambda step: order.index(step.commit))
+        ),
+    )  # fmt: skip

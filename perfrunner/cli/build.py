@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from perfrunner.cli import options
-from perfrunner.cli.output import duration, print_json, result_console
+from perfrunner.cli.output import duration, print_json, print_table
 from perfrunner.cli.request import RunOptions, find_engine_source, gathered, read_spec
 from perfrunner.errors import EXIT_FAILED
 
@@ -143,19 +143,16 @@ def _print(spec: Spec, builds: Builds, settings: Settings, as_json: bool) -> Non
             }
         )
         return
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table("variant", "build id", "duration", "settings read back", box=None)
+    rows = []
     for name in spec.variants:
         if name in builds.failures:
-            table.add_row(escape(name), "-", "failed", "-")
+            rows.append((name, "-", "failed", "-"))
             continue
         artifact = builds.all[name]
         taken = "cached" if artifact.cached else duration(artifact.seconds)
         values = " ".join(f"{key}={value}" for key, value in settings[name].items())
-        table.add_row(escape(name), artifact.build_id, taken, escape(values or "none to check"))
-    result_console().print(table)
+        rows.append((name, artifact.build_id, taken, values or "none to check"))
+    print_table(("variant", "build id", "duration", "settings read back"), rows)
 
 
 class RememberedSettingsChecks:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.cli.output import duration, note, result_console
+import click
+
+from perfrunner.cli.output import duration, note, print_table
 
 if TYPE_CHECKING:
     from perfrunner.fleet.job import JobStatus
@@ -15,43 +17,37 @@ if TYPE_CHECKING:
 
 def print_jobs(jobs: Sequence[JobStatus], now: float) -> None:
     """Print a table of jobs; `now` is in seconds since the epoch."""
-    from rich.markup import escape
-    from rich.table import Table
-
     if not jobs:
         note("the queue has no jobs")
         return
-    table = Table(
-        "job", "group", "state", "trials", "left", "worker", "duration", "remark", box=None
-    )
+    rows = []
     for status in jobs:
         left = status.progress.left_at(now) if status.state == "running" else None
-        values = (
-            status.job.id,
-            status.job.group,
-            "waiting" if _waits(status) else status.state,
-            _trials(status),
-            "" if left is None else duration(left),
-            status.worker if status.state != "queued" else "",
-            duration(_seconds(status, now)),
-            _remark(status),
+        rows.append(
+            (
+                status.job.id,
+                status.job.group,
+                "waiting" if _waits(status) else status.state,
+                _trials(status),
+                "" if left is None else duration(left),
+                status.worker if status.state != "queued" else "",
+                duration(_seconds(status, now)),
+                _remark(status),
+            )
         )
-        table.add_row(*map(escape, values))
-    result_console().print(table)
+    columns = ("job", "group", "state", "trials", "left", "worker", "duration", "remark")
+    print_table(columns, rows)
 
 
 def print_workers(workers: Sequence[Worker], now: float) -> None:
     """Print a table of workers; `now` is the time of Workers.now."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table("worker", "machine", "groups", "last seen", box=None)
+    rows = []
     for worker in workers:
         seen = "ended" if worker.ended_at else f"{duration(now - worker.seen_at)} ago"
-        table.add_row(*map(escape, (worker.name, worker.host, ", ".join(worker.groups), seen)))
-    if workers:
-        result_console().print()
-        result_console().print(table)
+        rows.append((worker.name, worker.host, ", ".join(worker.groups), seen))
+    if rows:
+        click.echo()
+        print_table(("worker", "machine", "groups", "last seen"), rows)
     else:
         note("no worker was ever started; start one with: perfrunner fleet workers")
 

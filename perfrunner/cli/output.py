@@ -19,6 +19,8 @@ from perfrunner.errors import StoreError
 from perfrunner.text import never_refuse, readable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from _typeshed import ReadableBuffer
     from rich.console import Console
 
@@ -89,6 +91,17 @@ def result_console() -> Console:
         width = console.width if "COLUMNS" in console._environ else WIDTH_OF_A_PIPE  # noqa: SLF001
         console = new_console(width=width, no_color=True)
     return console
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table to stdout. A cell that is too wide is folded, so that an id can be copied."""
+    from rich.markup import escape
+    from rich.table import Column, Table
+
+    table = Table(*(Column(name, overflow="fold") for name in columns), box=None)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    result_console().print(table)
 
 
 def result(text: str) -> None:

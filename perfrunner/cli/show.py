@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from perfrunner.cli import complete, options
-from perfrunner.cli.output import duration, note, print_json, result_console
+from perfrunner.cli.output import duration, note, print_json, print_table, result_console
 from perfrunner.errors import EXIT_VERDICT, StoreError, UsageError
 from perfrunner.spec.metrics import METRICS, is_metric
 from perfrunner.spec.suggest import expected_name
 from perfrunner.text import count_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from perfrunner.results import ExperimentData
     from perfrunner.results.files import Verified
 
@@ -64,36 +62,37 @@ def command(
         print_json(document)
         _require_whole(verified)
         return
-    console = result_console()
-    _print_summary(console, data)
+    _print_summary(data)
     if with_trials:
-        _print_trials(console, data)
+        _print_trials(data)
     if verified is not None:
-        _print_verified(console, verified)
+        _print_verified(verified)
     _require_whole(verified)
 
 
-def _print_summary(console: Console, data: ExperimentData) -> None:
+def _print_summary(data: ExperimentData) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     record = data.experiment
     counts = Counter(trial.status for trial in data.trials)
     facts = Table.grid(padding=(0, 2))
     facts.add_row("experiment", record.id)
-    facts.add_row("state", ": ".join(filter(None, (record.state, record.why_failed))))
-    facts.add_row("spec", record.spec_path)
+    facts.add_row("state", escape(": ".join(filter(None, (record.state, record.why_failed)))))
+    facts.add_row("spec", escape(record.spec_path))
     facts.add_row("created", record.created_at.isoformat(timespec="seconds"))
     facts.add_row("seed", str(record.seed))
     facts.add_row("trials", ", ".join(f"{counts[s]} {s}" for s in ("ok", "discarded", "failed")))
     facts.add_row("made by", f"perfrunner {record.tool_version}")
-    console.print(facts)
-    builds = Table("variant", "build", "cached", box=None)
-    for build in data.builds:
-        builds.add_row(build.variant, build.build_id, "yes" if build.cached else "no")
-    console.print(builds)
+    result_console().print(facts)
+    print_table(
+        ("variant", "build", "cached"),
+        ((b.variant, b.build_id, "yes" if b.cached else "no") for b in data.builds),
+    )
 
 
-def _print_verified(console: Console, verified: Verified) -> None:
+def _print_verified(verified: Verified) -> None:
+    console = result_console()
     counts = f"{verified.intact} intact, {len(verified.damaged)} damaged, {len(verified.missing)} missing"
     console.print(f"raw files: {counts}", highlight=False)
     if verified.unrecorded:
@@ -111,19 +110,25 @@ def _require_whole(verified: Verified | None) -> None:
         raise StoreError("\n".join(wrong), "figures that were computed before are not affected")
 
 
-def _print_trials(console: Console, data: ExperimentData) -> None:
-    from rich.table import Table
-
-    table = Table(
-        "block", "attempt", "workload", "bucket", "variant", "status", "duration", "raw data", box=None
+def _print_trials(data: ExperimentData) -> None:
+    columns = (
+        "block",
+        "attempt",
+        "workload",
+        "bucket",
+        "variant",
+        "status",
+        "duration",
+        "raw data",
+    )
+    rows = (
+        (
+            str(trial.block), str(trial.attempt), trial.workload, trial.bucket, trial.variant,
+            ": ".join(filter(None, (trial.status, trial.reason))), duration(trial.seconds), trial.raw_dir,
+        )
+        for trial in data.trials
     )  # fmt: skip
-    for trial in data.trials:
-        status = f"{trial.status}: {trial.reason}" if trial.reason else trial.status
-        values = (
-            trial.workload, trial.bucket, trial.variant, status, duration(trial.seconds), trial.raw_dir,
-        )  # fmt: skip
-        table.add_row(str(trial.block), str(trial.attempt), *values)
-    console.print(table)
+    print_table(columns, rows)
 
 
 @click.command(
@@ -153,18 +158,16 @@ def list_(out_dir: Path, as_json: bool) -> None:
     if not rows:
         note(f"no experiment is stored in {out_dir}")
         return
-    from rich.table import Table
-
-    table = Table(
-        "experiment", "name", "state", "created (UTC)", "ok", "discarded", "failed", box=None
-    )
-    for row, summary in zip(rows, summaries, strict=True):
-        created = summary.experiment.created_at.strftime("%Y-%m-%d %H:%M")
-        counts = (summary.ok, summary.discarded, summary.failed)
-        table.add_row(
-            str(row["experiment"]), str(row["name"]), str(row["state"]), created, *map(str, counts)
-        )
-    result_console().print(table)
+    print_table(
+        ("experiment", "state", "created (UTC)", "ok", "discarded", "failed"),
+        (
+            (
+                s.experiment.id, s.experiment.state, s.experiment.created_at.strftime("%Y-%m-%d %H:%M"),
+                str(s.ok), str(s.discarded), str(s.failed),
+            )
+            for s in summaries
+        ),
+    )  # fmt: skip
 
 
 @click.command(

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import time
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -69,6 +70,22 @@ def test_list(cli, out):
     rows = cli.json("list")["experiments"]
     assert rows[0]["trials"] == {"ok": 1, "discarded": 1, "failed": 0}
     assert rows[0]["state"] == "done"
+
+
+@pytest.mark.parametrize("words", [("list",), ("show", "small-1", "--trials")])
+def test_a_narrow_table_cuts_nothing_that_another_command_needs(cli, out, monkeypatch, words):
+    with ResultStore.open(out) as store:
+        record = store.load("small-1").experiment
+        store.create_experiment(replace(record, id=f"{'long-' * 15}1"))
+    monkeypatch.setenv("COLUMNS", "60")
+    assert "…" not in cli(*words).stdout
+
+
+def test_a_reason_with_brackets_is_shown_as_it_is(cli, out):
+    with ResultStore.open(out) as store:
+        trial = store.load("small-1").trials[0]
+        store.add_trial("small-1", replace(trial, block=2, reason="exit 1: [warn] [/data] is full"))
+    assert "[warn] [/data] is full" in cli("show", "small-1", "--trials").stdout
 
 
 def test_list_without_results_is_an_error_with_a_hint(cli):
