@@ -334,7 +334,7 @@ class CommandServer(ServerProcess):
                 )
             return TrialError(
                 f"{self.title} refuses the load: {trouble}",
-                "set server.password_env (ab: --password-env) to an environment variable with the password of its default user",
+                "set server.password_env (ab: --password-env) to a variable with the password of its default user",
             )
         if "max number of clients" in trouble:
             return TrialError(
