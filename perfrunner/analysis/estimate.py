@@ -29,6 +29,7 @@ from perfrunner.analysis.inference import (
     special,
     t_interval,
     t_test,
+    welch_error,
 )
 from perfrunner.analysis.model import CONFIDENCE, Effect, EffectKind, Interval, Summary
 
@@ -337,15 +338,10 @@ def _welch(
     if _without_spread(x, scale) and _without_spread(y, scale):
         apart = abs(difference - nothing) > NO_SPREAD * scale
         return (difference, difference), 0.0 if apart else 1.0, None
-    from scipy import stats  # half a second, and only a comparison of two experiments needs it
-
-    result: Any = stats.ttest_ind(y - nothing, x, equal_var=False)
-    low, high = result.confidence_interval(CONFIDENCE)
-    return (
-        (float(low) + nothing, float(high) + nothing),
-        float(result.pvalue),
-        float(result.statistic),
-    )
+    error, freedom = welch_error(x, y)
+    t = (difference - nothing) / error
+    p = 2 * float(special().stdtr(freedom, -abs(t)))
+    return t_interval(difference, error, freedom, CONFIDENCE), p, t
 
 
 def _without_spread(data: Array, scale: float) -> bool:

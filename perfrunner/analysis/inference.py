@@ -2,7 +2,7 @@
 
 scipy.stats has all of them, but importing it takes half a second, half of the time that a report may take.
 Each function is the textbook formula over the distribution that scipy.stats itself uses, and a test compares
-it with scipy.stats (`tests/unit/analysis/test_inference.py`). Rarely used tests stay with scipy.stats.
+it with scipy.stats (`tests/unit/analysis/test_inference.py`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def t_critical(tail: ArrayLike, freedom: ArrayLike) -> Array:
     return np.asarray(-special().stdtrit(freedom, tail), dtype=np.float64)
 
 
-def t_interval(mean: V, error: V, freedom: int, confidence: float) -> tuple[V, V]:
+def t_interval(mean: V, error: V, freedom: float, confidence: float) -> tuple[V, V]:
     """Return the interval around a mean with this standard error, or around many."""
     half = error * float(t_critical((1 - confidence) / 2, freedom))
     return mean - half, mean + half
@@ -59,6 +59,13 @@ def t_test(data: Array, expected: ArrayLike) -> tuple[Array, Array]:
     distance = data.mean(axis=-1) - np.asarray(expected, dtype=np.float64)
     t = distance / (data.std(axis=-1, ddof=1) / math.sqrt(n))
     return t, 2 * special().stdtr(n - 1, -np.abs(t))
+
+
+def welch_error(x: Array, y: Array) -> tuple[float, float]:
+    """Return (standard error, degrees of freedom) of a difference of means, as stats.ttest_ind(equal_var=False)."""
+    of_x, of_y = (float(values.var(ddof=1)) / len(values) for values in (x, y))
+    freedom = (of_x + of_y) ** 2 / (of_x**2 / (len(x) - 1) + of_y**2 / (len(y) - 1))
+    return math.sqrt(of_x + of_y), freedom
 
 
 def t_power(critical: ArrayLike, freedom: ArrayLike, noncentrality: ArrayLike) -> Array:

@@ -34,7 +34,8 @@ format_option = click.option(
     type=click.Choice(FORMATS),
     default="terminal",
     show_default=True,
-    help="Format of the report. html is written to --output (default: report.html in the experiment's directory).",
+    help="Format of the report. html is written to --output (default: report.html, or compare-A-B.html, in the"
+    " experiment's directory).",
 )
 charts_option = click.option(
     "--charts",

@@ -18,6 +18,7 @@ from perfrunner.analysis.inference import (
     t_noncentrality,
     t_power,
     t_test,
+    welch_error,
 )
 
 TAILS = (0.4, 0.025, 1e-3, 1e-6)
@@ -32,6 +33,18 @@ def near(value, **tolerance):
 def test_critical_values(tail):
     freedom = np.array(SIZES) - 1
     assert t_critical(tail, freedom) == near(stats.t.isf(tail, freedom))
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_welch(n):
+    random = np.random.default_rng(n)
+    x, y = random.normal(0.0, 1.0, n), random.normal(0.3, 3.0, 7)
+    results = stats.ttest_ind(y, x, equal_var=False)
+    difference, (error, freedom) = y.mean() - x.mean(), welch_error(x, y)
+    assert (difference / error, freedom) == near((results.statistic, results.df))
+    assert t_interval(difference, error, freedom, 0.95) == near(
+        tuple(results.confidence_interval(0.95))
+    )
 
 
 @pytest.mark.parametrize("n", SIZES)

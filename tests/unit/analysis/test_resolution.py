@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from perfrunner.analysis.compare import compare
 from perfrunner.analysis.estimate import paired_effect, unpaired_effect
@@ -68,6 +70,16 @@ def test_the_tests_are_against_the_nearest_change_that_means_nothing():
     apart = unpaired_effect("difference", "a", [10.0, 10.1], [10.4, 10.3], 1.0, resolution=0.5)
     assert apart.p == pytest.approx(1.0)
     assert apart.ci95[0] < 0.3 < apart.ci95[1]
+
+
+@pytest.mark.filterwarnings("error")
+def test_two_experiments_of_which_one_repeats_exactly():
+    steady, other = [24.0] * 3, [23.0, 24.0, 26.0]
+    effect = unpaired_effect("difference", "a", steady, other, 1.0)
+    assert effect.ci95 == pytest.approx(
+        stats.t.interval(0.95, 2, np.mean(other) - 24, stats.sem(other))
+    )
+    assert effect.p == pytest.approx(stats.ttest_1samp(other, 24.0).pvalue)
 
 
 def test_every_metric_that_may_repeat_exactly_has_a_resolution():
