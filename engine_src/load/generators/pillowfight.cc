@@ -342,10 +342,14 @@ class Pillowfight {
                 mergeInto(sum, thread.populate[variant]);
             }
         }
-        return sum ? Json{{"ops", sum->total().ops()},
-                          {"seconds", seconds(sum->elapsed())},
-                          {"errors", toJson(sum->total().errors)}}
-                   : Json(nullptr);
+        if (!sum) {
+            return nullptr;
+        }
+        Json phase{{"ops", sum->total().ops()},
+                   {"seconds", seconds(sum->elapsed())},
+                   {"errors", toJson(sum->total().errors)}};
+        addRefusal(phase, *sum);
+        return phase;
     }
 
     /// Returns the merged results of the threads for a variant; nothing if the mixed phase was not

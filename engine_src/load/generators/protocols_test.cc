@@ -151,6 +151,11 @@ TEST_P(Protocols, MissesAndRefusalsAreCounted) {
     EXPECT_GT(access["misses"].get<int>(), 100);
     EXPECT_GT(access["hits"].get<int>(), 100);
     EXPECT_EQ(access["hits"].get<int>() + access["misses"].get<int>(), access["gets"].get<int>());
+    options.noPopulation = false;
+    options.populateOnly = true;
+    EXPECT_EQ(run(options).report["populate"].value("refusal", ""), access.value("refusal", ""));
+    options.noPopulation = true;
+    options.populateOnly = false;
     // In batches a quiet protocol knows which answers were left out.
     options.access.batch = 50;
     const auto again = run(options).report["access"];

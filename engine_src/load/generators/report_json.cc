@@ -29,6 +29,12 @@ Json toJson(const Errors& errors) {
             {"other", errors.other}};
 }
 
+void addRefusal(Json& phase, const Recorder& recorder) {
+    if (!recorder.refusal().empty()) {
+        phase["refusal"] = printable(recorder.refusal());
+    }
+}
+
 Json latencyJson(const Recorder& recorder) {
     return {{"get", toJson(recorder.histogram(OpKind::kGet))},
             {"set", toJson(recorder.histogram(OpKind::kSet))}};
@@ -69,9 +75,7 @@ Json phaseJson(const Recorder& recorder, std::optional<Nanos> inTurn) {
                {"verified", total.verified},
                {"errors", toJson(total.errors)},
                {"seconds", seconds(inTurn.value_or(recorder.elapsed()))}};
-    if (!recorder.refusal().empty()) {
-        phase["refusal"] = printable(recorder.refusal());
-    }
+    addRefusal(phase, recorder);
     if (!inTurn) {
         phase["series"] = seriesJson(recorder);
     }

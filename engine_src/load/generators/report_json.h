@@ -13,6 +13,8 @@ namespace kv::load {
 
 nlohmann::ordered_json toJson(const Histogram& histogram);
 nlohmann::ordered_json toJson(const Errors& errors);
+/// Adds the text of the first request that the server refused, if it gave one.
+void addRefusal(nlohmann::ordered_json& phase, const Recorder& recorder);
 /// {"get": H, "set": H}
 nlohmann::ordered_json latencyJson(const Recorder& recorder);
 /// Returns points with t = end of the second, relative to the phase's start; the last may be
