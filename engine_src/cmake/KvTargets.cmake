@@ -12,11 +12,18 @@
 # one copy of an inline function, and the data path must not get the copy of a file that was optimised less.
 #
 # The sources of a test are also compiled as one unit: their headers cost more than their code. ALL does the same with
-# libraries, in batches: it suits the sanitizers, whose builds run only once. Names in unnamed namespaces then share a unit.
+# libraries: it suits the sanitizers, whose builds run only once, and which compile a library in half the time of its
+# batches. clang-tidy takes batches, several at a time. Names in unnamed namespaces then share a unit.
 set(KV_TOGETHER "ON" CACHE STRING "Sources that are compiled as one unit: OFF none, ON those of kv_together and of tests, ALL also those of libraries")
 set_property(CACHE KV_TOGETHER PROPERTY STRINGS OFF ON ALL)
 if(NOT KV_TOGETHER MATCHES "^(OFF|ON|ALL)$")
   message(FATAL_ERROR "KV_TOGETHER=${KV_TOGETHER}: expected OFF, ON or ALL")
+endif()
+
+if(KV_SANITIZER STREQUAL "none")
+  set(kv_batch 6)
+else()
+  set(kv_batch 0)  # all
 endif()
 
 # The programs of the artifact that are built, with their libraries; empty: all.
@@ -50,7 +57,7 @@ function(kv_library name)
   if(ARG_SRCS)
     add_library(${name} STATIC ${ARG_SRCS})
     if(KV_TOGETHER STREQUAL "ALL")
-      set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+      set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${kv_batch})
       # The types of a source are in its unnamed namespace; here g++ takes the source for a header and would warn.
       target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
     else()

@@ -45,8 +45,8 @@ Fd lockFile(const std::filesystem::path& file) {
 
 namespace {
 
-void writeWhole(const std::filesystem::path& path,
-                const std::function<std::string(const std::string& identity)>& text) {
+void writeText(const std::filesystem::path& path,
+               const std::function<std::string(const std::string& identity)>& text) {
     const std::filesystem::path temporary = path.string() + ".new";
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
     out << text(identityOf(temporary));
@@ -86,7 +86,7 @@ std::string readWhole(const std::filesystem::path& path) {
 }
 
 void writeWhole(const std::filesystem::path& path, const std::string& text) {
-    writeWhole(path, [&text](const std::string&) { return text; });
+    writeText(path, [&text](const std::string&) { return text; });
 }
 
 void writeChecked(const std::filesystem::path& path, const std::string& line) {
@@ -95,7 +95,7 @@ void writeChecked(const std::filesystem::path& path, const std::string& line) {
 
 void writeChecked(const std::filesystem::path& path,
                   const std::function<std::string(const std::string& identity)>& line) {
-    writeWhole(path, [&line](const std::string& identity) { return withChecksum(line(identity)); });
+    writeText(path, [&line](const std::string& identity) { return withChecksum(line(identity)); });
 }
 
 std::optional<std::string> readChecked(const std::filesystem::path& path) {

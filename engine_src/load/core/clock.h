@@ -10,6 +10,7 @@ namespace kv::load {
 
 using Nanos = std::int64_t;
 
+inline constexpr Nanos kMilli = 1'000'000;
 inline constexpr Nanos kSecond = 1'000'000'000;
 inline constexpr Nanos kNever = std::numeric_limits<Nanos>::max();
 

@@ -14,7 +14,6 @@ namespace kv::load {
 namespace {
 
 constexpr Nanos kStopCheck = 100'000'000;  // a stop is seen within this time
-constexpr Nanos kMilli = 1'000'000;
 
 }  // namespace
 

@@ -237,7 +237,6 @@ TEST(Turns, EverySliceRecordsWhoseCpuWasUsed) {
 }
 
 TEST(Turns, NothingIsLoadedInTheIdleTime) {
-    constexpr Nanos kMilli = 1'000'000;
     ThreadTeam team(2);
     Turns turns(team, {.variants = 2, .seed = 9, .idle = 3 * kMilli},
                 [](std::size_t variant) -> std::unique_ptr<CpuClock> {
@@ -274,7 +273,6 @@ TEST(Turns, ThreadsAreOnOneVariantAtATime) {
 
 TEST(Turns, WarmUpAndEndAreByTimeAndWholeRounds) {
     ThreadTeam team(1);
-    constexpr Nanos kMilli = 1'000'000;
     Turns turns(team, {.variants = 2, .seed = 0, .warmup = 3 * kMilli, .end = 9 * kMilli}, noClock);
     const auto run = runTurns(team, turns, [](std::size_t, const Turns::Turn& turn) {
         while (nowNanos() < turn.begin + kMilli) {

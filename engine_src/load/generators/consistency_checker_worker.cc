@@ -16,7 +16,6 @@ using protocol::Status;
 
 namespace {
 
-constexpr Nanos kMilli = 1'000'000;
 constexpr Nanos kSendAgain = 10 * kMilli;  // for operations that were refused or have no connection
 constexpr Nanos kAskAgain = 10 * kMilli;   // for a newer map
 constexpr Nanos kReconnect = 100 * kMilli;  // to a server of the map

@@ -123,7 +123,6 @@ TEST_F(Plans, WithARateBatchesAreDueOnAGridWhateverTheServerDoes) {
     options_.batch = 10;  // two lanes: a batch each 20 ms, 10 ms apart
     auto plan = access({0, 2, 2}, 100 * kSecond, 101 * kSecond);
     const Nanos start = 100 * kSecond;
-    constexpr Nanos kMilli = 1'000'000;
     EXPECT_EQ(plan.next(0, start).at, start);
     EXPECT_EQ(plan.next(0, start).ops, 0U);  // not due yet
     EXPECT_EQ(plan.next(1, start).ops, 0U);
@@ -153,7 +152,6 @@ TEST_F(Plans, TheDeadlineEndsALane) {
 TEST_F(Plans, ASchedulePausesBetweenTurns) {
     options_.rate = 1000;
     options_.batch = 10;  // due at 0, 10, 20 ... ms of the time in turn
-    constexpr Nanos kMilli = 1'000'000;
     auto plan = access({}, 1000 * kMilli, 1015 * kMilli);
     EXPECT_EQ(plan.next(0, 1000 * kMilli).ops, 10U);
     EXPECT_EQ(plan.next(0, 1010 * kMilli).at, 1010 * kMilli);
