@@ -73,7 +73,11 @@ def sequence(driver: Driver) -> list[tuple[str, str | None]]:
     ]
 
 
-@pytest.mark.parametrize("home", [False, True], ids=["results", "home"])
+@pytest.mark.parametrize(
+    "home",
+    # The directory of the results has such a name in both.
+    [pytest.param(False, id="results", marks=pytest.mark.long), pytest.param(True, id="home")],
+)
 def test_directories_may_have_names_that_are_not_utf_8(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: bool
 ) -> None:
