@@ -16,15 +16,19 @@ std::uint8_t* put(std::uint8_t* to, Bytes part) noexcept {
 
 }  // namespace
 
-std::size_t writeFrame(std::uint8_t* to, const FrameSpec& spec) {
+std::size_t writeHead(std::uint8_t* to, const FrameSpec& spec) {
     if (!spec.encodable()) {
         throw std::length_error("frame parts do not fit the header's length fields");
     }
     encodeHeader(to, spec.header());
     to = put(to + kHeaderSize, spec.framing);
     to = put(to, spec.extras);
-    to = put(to, spec.key);
-    put(to, spec.value);
+    put(to, spec.key);
+    return spec.size() - spec.value.size();
+}
+
+std::size_t writeFrame(std::uint8_t* to, const FrameSpec& spec) {
+    put(to + writeHead(to, spec), spec.value);
     return spec.size();
 }
 

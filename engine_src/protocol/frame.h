@@ -224,6 +224,10 @@ struct FrameSpec {
     }
 };
 
+// Writes all but the value to `to` and returns the size of that.
+// Throws std::length_error if !spec.encodable().
+std::size_t writeHead(std::uint8_t* to, const FrameSpec& spec);
+
 // Writes the frame to `to` (room for spec.size() bytes) and returns its size.
 // Throws std::length_error if !spec.encodable().
 std::size_t writeFrame(std::uint8_t* to, const FrameSpec& spec);

@@ -23,18 +23,27 @@ void append(Output& out, const FrameSpec& frame) {
     out.commit(protocol::writeFrame(to, frame));
 }
 
-/// Header and extras are small and built on the stack; key and value are copied once, from the
-/// item.
-void appendDocument(Output& out, const dcp::Message& message, Opcode opcode, Bytes extras) {
+/// Header and extras are small and built on the stack; key and a small value are copied once, from
+/// the item. Copies of large values would keep other connections waiting.
+void appendDocument(Output& out, const dcp::Message& message, Opcode opcode, Bytes extras,
+                    BucketMemory& owner) {
     const Item& item = *message.item;
-    append(out, {.opcode = opcode,
-                 .vbucketOrStatus = message.vbid.get(),
-                 .opaque = message.opaque,
-                 .cas = item.cas().get(),
-                 .datatype = item.isDeletion() ? protocol::Datatype::kRaw : item.datatype(),
-                 .extras = extras,
-                 .key = protocol::asBytes(item.key()),
-                 .value = protocol::asBytes(item.value())});
+    const FrameSpec frame{
+            .opcode = opcode,
+            .vbucketOrStatus = message.vbid.get(),
+            .opaque = message.opaque,
+            .cas = item.cas().get(),
+            .datatype = item.isDeletion() ? protocol::Datatype::kRaw : item.datatype(),
+            .extras = extras,
+            .key = protocol::asBytes(item.key()),
+            .value = protocol::asBytes(item.value())};
+    if (frame.value.size() < Output::kShareFrom) [[likely]] {
+        append(out, frame);
+        return;
+    }
+    uint8_t* to = out.reserve(frame.size() - frame.value.size());
+    out.commit(protocol::writeHead(to, frame));
+    out.share(item.blob(), owner);
 }
 
 void appendPlain(Output& out, const dcp::Message& message, Opcode opcode, Bytes extras) {
@@ -105,27 +114,27 @@ ItemPtr toItem(const FrameView& frame, ItemOp op) {
 
 }  // namespace
 
-void appendDcpMessage(Output& out, const dcp::Message& message) {
+void appendDcpMessage(Output& out, const dcp::Message& message, BucketMemory& owner) {
     switch (message.kind) {
         case dcp::MessageKind::SnapshotMarker:
             appendMarker(out, message);
             break;
         case dcp::MessageKind::Mutation:
             appendDocument(out, message, Opcode::kDcpMutation,
-                           protocol::encodeDcpMutation(documentOf(*message.item)));
+                           protocol::encodeDcpMutation(documentOf(*message.item)), owner);
             break;
         case dcp::MessageKind::Deletion:
             if (message.detail != 0) {
                 appendDocument(out, message, Opcode::kDcpDeletion,
-                               protocol::encodeDcpDeletionV2(documentOf(*message.item)));
+                               protocol::encodeDcpDeletionV2(documentOf(*message.item)), owner);
             } else {
                 appendDocument(out, message, Opcode::kDcpDeletion,
-                               protocol::encodeDcpDeletion(documentOf(*message.item)));
+                               protocol::encodeDcpDeletion(documentOf(*message.item)), owner);
             }
             break;
         case dcp::MessageKind::Expiration:
             appendDocument(out, message, Opcode::kDcpExpiration,
-                           protocol::encodeDcpExpiration(documentOf(*message.item)));
+                           protocol::encodeDcpExpiration(documentOf(*message.item)), owner);
             break;
         case dcp::MessageKind::StreamEnd:
             appendPlain(out, message, Opcode::kDcpStreamEnd, protocol::encodeU32(message.detail));

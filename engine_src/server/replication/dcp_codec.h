@@ -11,8 +11,9 @@
 
 namespace kv::server {
 
-/// Appends the frame of `message`, which has message.wireSize() bytes.
-void appendDcpMessage(Output& out, const dcp::Message& message);
+/// Appends the frame of `message`, which has message.wireSize() bytes. Its item is charged to
+/// `owner`: large values are shared, not copied.
+void appendDcpMessage(Output& out, const dcp::Message& message, BucketMemory& owner);
 /// Appends the no-op of a producer.
 void appendDcpNoop(Output& out);
 

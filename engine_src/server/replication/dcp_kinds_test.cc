@@ -169,7 +169,7 @@ class DcpKinds : public testing::TestWithParam<std::tuple<Kind, uint8_t, From>> 
             {
                 const BucketMemoryGuard guard(source_.bucket().memory());
                 while (const auto message = producer.producer().step()) {
-                    appendDcpMessage(out, *message);
+                    appendDcpMessage(out, *message, source_.bucket().memory());
                 }
             }
             idle = out.empty() ? idle + 1 : 0;
@@ -275,6 +275,35 @@ INSTANTIATE_TEST_SUITE_P(Every, DcpKinds,
                                           testing::Values(uint8_t{0}, uint8_t{1}),
                                           testing::Values(From::Memory, From::Backfill)),
                          nameOf);
+
+TEST(DcpCodec, LargeValuesAreSharedAndArriveAsTheyAre) {
+    BucketMemory memory(size_t{1} << 30);
+    const BucketMemoryGuard guard(memory);
+    for (const size_t size : {Output::kShareFrom - 1, Output::kShareFrom, 3 * Output::kShareFrom}) {
+        const std::string value(size, 'v');
+        auto message = std::make_optional(dcp::Message::document(
+                kOpaque, Item::create(kVb, ItemOp::Mutation, "key",
+                                      {.cas = Cas{5}, .seqno = Seqno{1}}, Blob::create(value))));
+        const size_t bytes = message->wireSize();
+        Output out;
+        appendDcpMessage(out, *message, memory);
+        message.reset();  // as after a step of the producer
+        EXPECT_EQ(out.size(), bytes);
+        EXPECT_EQ(out.pinned(), size < Output::kShareFrom ? 0 : size);
+        std::vector<iovec> pieces(2);
+        pieces.resize(out.gather(pieces));
+        std::string sent;
+        for (const iovec& piece : pieces) {
+            sent.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
+        }
+        const auto parsed = protocol::parseFrame(protocol::asBytes(sent));
+        ASSERT_EQ(parsed.outcome, protocol::ParseOutcome::kFrame);
+        const dcp::Message received = toMessage(parsed.frame);
+        EXPECT_EQ(received.item->key(), "key");
+        EXPECT_EQ(received.item->cas(), Cas{5});
+        EXPECT_TRUE(received.item->value() == value);
+    }
+}
 
 }  // namespace
 }  // namespace kv::server

@@ -177,13 +177,14 @@ bool DcpProducerConnection::produce(Output& out, size_t limit) {
     if (noops_.takeDue()) {
         appendDcpNoop(out);
     }
-    const BucketMemoryGuard guard(node_.bucket().memory());
+    BucketMemory& memory = node_.bucket().memory();
+    const BucketMemoryGuard guard(memory);
     while (out.size() < limit) {
         const auto message = producer_->producer().step();
         if (!message) {
             return false;
         }
-        appendDcpMessage(out, *message);
+        appendDcpMessage(out, *message, memory);
     }
     return true;
 }
