@@ -83,10 +83,10 @@ void ReplicationLink::connectTo(const addrinfo& address) {
 }
 
 void ReplicationLink::secure(const auth::TlsContext& tls, const std::string& host) {
-    using Progress = auth::TlsSession::Handshake;
+    using TlsStep = auth::TlsSession::Handshake;
     tls_ = tls.connect(socket_.get(), host);
-    for (auto state = tls_.handshake(); state != Progress::Done; state = tls_.handshake()) {
-        if (!waitFor(state == Progress::WantsOutput ? POLLOUT : POLLIN)) {
+    for (auto state = tls_.handshake(); state != TlsStep::Done; state = tls_.handshake()) {
+        if (!waitFor(state == TlsStep::WantsOutput ? POLLOUT : POLLIN)) {
             throw std::runtime_error("stopping");
         }
     }
