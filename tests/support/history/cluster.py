@@ -33,9 +33,17 @@ class StuckError(AssertionError):
     """An error: an expected condition did not come true in time."""
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
-    until = time.monotonic() + seconds
+def wait_for(
+    what: str,
+    condition: Callable[[], bool],
+    seconds: float = PATIENCE_S,
+    progress: Callable[[], object] = lambda: None,
+) -> None:
+    """Wait until `condition` is true. Raises StuckError if it is not, and `progress` stands still for `seconds`."""
+    seen, until = progress(), time.monotonic() + seconds
     while not condition():
+        if (now := progress()) != seen:
+            seen, until = now, time.monotonic() + seconds
         if time.monotonic() > until:
             raise StuckError(f"not within {seconds:g} s: {what}")
         time.sleep(0.01)

@@ -145,6 +145,7 @@ class Run:
             wait_for(
                 "the active node has more than the copy",
                 lambda: all(n > h for n, h in zip(node.high_seqnos(), high, strict=True)),
+                progress=node.high_seqnos,  # the copy has the writes of all rounds so far
             )
         kept = {vbucket for vbucket, copy in enumerate(held) if copy}
         wait_for("the replica keeps its copies", lambda: replica.kept_copies() == kept)
