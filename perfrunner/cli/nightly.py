@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -110,6 +111,7 @@ def command(  # noqa: PLR0913
 
     Does nothing while an earlier night of the same results directory is still running.
     """
+    from perfrunner.cli.nightly_verify import forget_texts
     from perfrunner.report.history import mail_text, trend_page
     from perfrunner.report.site import write_site
     from perfrunner.results.files import write_whole
@@ -127,6 +129,7 @@ def command(  # noqa: PLR0913
             ctx.exit(EXIT_INTERRUPTED)  # nothing was reported, so the next night reports it
     deliver(mail_text(tonight.nights, str(place.trend)), notify)
     # After the mail: news that could not be printed are kept.
+    forget_texts(place.out / NIGHTLY, tonight.verified)
     place.save({**tonight.before, **tonight.after})
     made = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
     write_whole(place.trend, trend_page(tonight.histories, made).encode())
@@ -141,7 +144,8 @@ def command(  # noqa: PLR0913
 class _Tonight:
     """The specs of a night, run one by one, with what is reported and stored of them.
 
-    `nights`: what the mail reports. `after`: what the next night has to know, by spec. `ran`: specs without a failure.
+    `nights`: what the mail reports. `after`: what the next night has to know, by spec. `ran`: specs without a failure;
+    `verified`: those whose confirmed losses are in the mail.
     """
 
     def __init__(
@@ -154,6 +158,7 @@ class _Tonight:
         self.nights: list[SpecNight] = []
         self.histories: dict[str, Sequence[History]] = {}
         self.ran: list[Spec] = []
+        self.verified: list[str] = []
 
     def add(self, name: str, night: SpecNight, reported_at: datetime | None = None) -> None:
         """Collect the night of a spec; `reported_at` is the start of the newest run that it reports."""
@@ -171,6 +176,9 @@ class _Tonight:
             self.histories[path.stem] = _histories(place.out, path.stem)
             return error.exit_code
         last = self.before.get(spec.name, self.unknown)
+        if path.stem != spec.name and path.stem in self.before:  # it could not be read last night
+            last = replace(last, failed=last.failed or self.before[path.stem].failed)
+            self.after.setdefault(path.stem, Before())
         reported = reported_until(place.out, spec.name, last, began)
         log = place.logs / f"{spec.name}-{began:%Y%m%d-%H%M%S-%f}.log"
         since = Before(last.failed, reported)
@@ -182,6 +190,7 @@ class _Tonight:
         if self.verify and code == EXIT_OK:
             verification = _verification(place, path, self.cache_dir, log, bisect=self.bisect)
             decided = verification.decide(spec, histories, reported)
+            self.verified.append(spec.name)
         outcome = _Outcome(code, histories, decided)
         night = _night(place, spec.name, outcome, log, began, since)
         newest = max([reported, *(h.newest_at or reported for h in histories)])
@@ -405,8 +414,6 @@ def _unread(name: str, error: PerfrunnerError, before: str) -> SpecNight:
 
 
 def _only(history: History, series: object) -> History:
-    from dataclasses import replace
-
     return replace(history, series=tuple(s for s in history.series if s is series))
 
 
@@ -435,6 +442,8 @@ def _kept_report(place: Place, record: ExperimentRecord | None, began: datetime)
     """Copy the page of tonight's run to the reports directory; return its path, or "" without a page."""
     page = None if record is None else place.out / record.id / PAGE
     if record is None or page is None or not page.is_file():
+        return ""
+    if page.stat().st_mtime < began.timestamp():  # of an earlier night: tonight's run did not begin
         return ""
     copy = place.reports / f"{record.name}-{began:%Y%m%d-%H%M%S-%f}.html"
     copy.write_bytes(page.read_bytes())

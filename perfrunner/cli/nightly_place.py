@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -107,9 +108,13 @@ class Place:
         write_whole(self.state_file, (json.dumps(document, indent=1) + "\n").encode())
 
     def keep_newest(self, spec: str, most: int) -> None:
-        """Remove all but the newest reports and logs of a spec; their names end with the time."""
+        """Remove all but the newest reports and logs of a spec; their names end with the time.
+
+        Those of other specs, whose name may begin with this one, are left alone.
+        """
         for directory, suffix in ((self.reports, ".html"), (self.logs, ".log")):
-            named = sorted(directory.glob(f"{spec}-[0-9]*-[0-9]*{suffix}"))
+            own = re.compile(rf"{re.escape(spec)}-\d{{8}}-\d{{6}}(-\d{{6}})?{re.escape(suffix)}")
+            named = sorted(path for path in directory.iterdir() if own.fullmatch(path.name))
             for old in named[:-most]:
                 old.unlink(missing_ok=True)
 

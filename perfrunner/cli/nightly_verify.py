@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ FILE = "verified.json"
 
 @dataclass(frozen=True)
 class Decision:
-    """The decision of a comparison of two commits. `text` reports a loss confirmed tonight, else it is empty."""
+    """The decision of a comparison of two commits. `text` describes a confirmed loss until it is reported."""
 
     key: Key
     good: str
@@ -53,17 +53,21 @@ class Verification:
     log: Callable[[str], None]
 
     def decide(self, spec: Spec, histories: Sequence[History], since: datetime) -> list[Decision]:
-        """Decide each suspicion of tonight by a comparison, or by one of an earlier night that still applies."""
-        decisions = []
+        """Decide each suspicion of tonight by a comparison, or by one of an earlier night that still applies.
+
+        The losses that earlier nights confirmed and could not report are decisions as well.
+        """
+        decisions = [it for it in _kept(self.directory).get(spec.name, []) if it.text]
         for suspicion in suspicions(histories, since):
-            earlier = self._kept().get(spec.name, [])
+            earlier = _kept(self.directory).get(spec.name, [])
             decision = next((it for it in earlier if _applies(it, suspicion)), None)
             if decision is None:
                 decision = self._compared(spec, suspicion)
                 if decision is None:
                     continue
-                self._keep(spec.name, [*earlier, decision])
-            decisions.append(decision)
+                _keep(self.directory, {spec.name: [*earlier, decision]})
+            if decision not in decisions:
+                decisions.append(decision)
         return decisions
 
     def _compared(self, spec: Spec, suspicion: Suspicion) -> Decision | None:
@@ -108,25 +112,35 @@ class Verification:
             text = f"worse: {what}: {shown} in {row.effect.n} interleaved blocks; {where}"
         return Decision(suspicion.key, suspicion.good, suspicion.bad, loss, text)
 
-    def _kept(self) -> dict[str, list[Decision]]:
-        """Return earlier decisions by spec; none if the file cannot be read, so that they are made again."""
-        try:
-            document = json.loads((self.directory / FILE).read_text(encoding="utf-8"))
-            return {
-                name: [_decision(it) for it in decisions] for name, decisions in document.items()
-            }
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            return {}
 
-    def _keep(self, spec: str, decisions: Sequence[Decision]) -> None:
-        from perfrunner.results.files import write_whole
+def forget_texts(directory: Path, specs: Sequence[str]) -> None:
+    """Note that the confirmed losses of these specs are reported. Raises StoreError."""
+    kept = _kept(directory)
+    reported = {
+        spec: [replace(decision, text="") for decision in kept[spec]]
+        for spec in specs
+        if any(decision.text for decision in kept.get(spec, ()))
+    }
+    if reported:
+        _keep(directory, reported)
 
-        kept = {**self._kept(), spec: decisions}
-        document = {
-            name: [{k: v for k, v in asdict(it).items() if k != "text"} for it in made]
-            for name, made in kept.items()
-        }
-        write_whole(self.directory / FILE, (json.dumps(document, indent=1) + "\n").encode())
+
+def _kept(directory: Path) -> dict[str, list[Decision]]:
+    """Return earlier decisions by spec; none if the file cannot be read, so that they are made again."""
+    try:
+        document = json.loads((directory / FILE).read_text(encoding="utf-8"))
+        return {name: [_decision(it) for it in decisions] for name, decisions in document.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def _keep(directory: Path, decisions: Mapping[str, Sequence[Decision]]) -> None:
+    """Replace the decisions of some specs."""
+    from perfrunner.results.files import write_whole
+
+    kept = {**_kept(directory), **decisions}
+    document = {name: [asdict(decision) for decision in made] for name, made in kept.items()}
+    write_whole(directory / FILE, (json.dumps(document, indent=1) + "\n").encode())
 
 
 def direct_comparison(spec: Spec, suspicion: Suspicion) -> Spec:
@@ -174,4 +188,5 @@ def _decision(record: Mapping[str, Any]) -> Decision:
         str(record["good"]),
         str(record["bad"]),
         bool(record["loss"]),
+        str(record.get("text", "")),
     )

@@ -48,6 +48,17 @@ def test_a_loss_that_a_direct_comparison_confirms_is_reported_at_once_and_once(f
     }
 
 
+def test_a_confirmed_loss_that_could_not_be_mailed_is_reported_the_next_night(followed, nights):
+    nights.truth, nights.next = -0.05, 0.0
+    failed = CliRunner().invoke(
+        main, ["nightly", "spec.yaml", "--notify", "cat >/dev/null; exit 7"]
+    )
+    assert failed.exit_code == 3
+    assert "in 40 interleaved blocks" in " ".join(followed(0.0, 1).split())
+    assert followed(0.0) == ""
+    assert len(nights.compared) == 1
+
+
 def test_what_a_direct_comparison_refutes_is_not_reported(followed, nights, cli):
     """The nights moved, the commits did not: the host did."""
     assert [followed(0.0) for _ in range(8)] == [""] * 8
@@ -374,6 +385,32 @@ def test_a_spec_that_cannot_be_read_costs_its_own_night_only(night, nights, cli)
         (cli.directory / "spec.yaml").read_text().replace("name: small", "name: broken")
     )
     assert "broken runs again" in CliRunner().invoke(main, words).stdout
+
+
+def test_a_spec_that_breaks_again_is_reported_again(nights, cli):
+    """Its file need not have its name."""
+    good = (cli.directory / "spec.yaml").read_text()
+    file = cli.directory / "other.yaml"
+    for _ in range(2):
+        file.write_text("nonsense: 1\n")
+        broken = CliRunner().invoke(main, ["nightly", "other.yaml"]).stdout
+        assert broken.startswith("Subject: perfrunner: other failed: ")
+        file.write_text(good)
+        assert "small runs again" in CliRunner().invoke(main, ["nightly", "other.yaml"]).stdout
+
+
+def test_the_report_of_an_earlier_night_is_not_that_of_tonight(night, cli, monkeypatch):
+    night(0.0)
+
+    def refused(_path, _out, _cache, log, *, resume):
+        log.write_text("error: no such revision\n")
+        return 2
+
+    monkeypatch.setattr(nightly, "run_spec", refused)
+    mail = CliRunner().invoke(main, ["nightly", "spec.yaml", *ONCE]).stdout
+    assert "small failed: exit code 2" in mail
+    assert "Report of" not in mail
+    assert len(list((cli.directory / OUT / "nightly" / "reports").iterdir())) == 1
 
 
 @pytest.mark.parametrize("name", ["nights", os.fsdecode(b"n\xe9chts")])

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from perfrunner.build.cache import CACHE_TAG
 from perfrunner.cli import main
+from perfrunner.cli.nightly_place import Place
 from tests.support.nights import OUT
 
 ROOT = Path(__file__).parents[3]
@@ -50,6 +51,22 @@ def test_so_many_reports_and_logs_are_kept_and_the_trend_page_is_renewed(night, 
     assert "ops_per_s, pf · persistent: je against glibc" in trend
     state = json.loads((place / "state.json").read_text())
     assert state == {"small": {"failed": "", "reported_at": "2026-10-04T02:00:00+00:00"}}
+
+
+def test_files_of_a_spec_with_a_longer_name_are_kept(tmp_path):
+    place = Place(tmp_path)
+    place.make()
+    names = [
+        "redis-20261101-020000-000000.log",
+        "redis-7-20261101-020000-000000.log",
+        "redis-7-20261102-020000.log",
+    ]
+    for name in names:
+        (place.logs / name).touch()
+    place.keep_newest("redis", 1)
+    assert sorted(path.name for path in place.logs.iterdir()) == names
+    place.keep_newest("redis-7", 1)
+    assert sorted(path.name for path in place.logs.iterdir()) == [names[0], names[2]]
 
 
 def artifacts(directory, count):
