@@ -17,7 +17,7 @@ from perfrunner.errors import StoreError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.outdir import PROGRESS
 from perfrunner.experiment.schedule import Schedule, Unit
-from perfrunner.experiment.session import GRANTED, RunContext
+from perfrunner.experiment.session import CHANGED, GRANTED, RunContext
 from perfrunner.experiment.trial.placement import Deployed, TrialResult
 from perfrunner.results import TrialRecord
 from perfrunner.results.files import sync_files
@@ -193,18 +193,23 @@ class Recorder:
 
     def recall(self) -> None:
         """Load the trials that earlier runs of this experiment stored."""
-        granted = set(self.context.session.experiment.facts.get(GRANTED, ()))
         for number, trial in enumerate(self.context.session.trials):
-            if number in granted:
-                self._forget_failures()
+            self._recall_before(number)
             # The variants of a group shared the time.
             variants = trial.facts.get("variants") or [trial.variant]
             self._count(trial, trial.status, trial.reason, trial.seconds / len(variants))
             self.interim.add(trial, trial)
             if self.schedule.counts(trial.block_case):
                 self.interim.whole(trial.block_case)
-        if len(self.context.session.trials) in granted:
+        self._recall_before(len(self.context.session.trials))
+
+    def _recall_before(self, number: int) -> None:
+        """Repeat what happened when `number` trials were stored, and before the next one."""
+        facts = self.context.session.experiment.facts
+        if number in facts.get(GRANTED, ()):
             self._forget_failures()
+        if number in facts.get(CHANGED, ()):
+            self.schedule.restart_partial_cases()
 
     def start(self, unit: Unit) -> None:
         """Announce a unit that is about to run."""

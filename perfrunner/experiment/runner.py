@@ -190,7 +190,7 @@ class ExperimentRunner:
 
     def _describe(self, hosts: RunHosts) -> None:
         """Record the facts of the hosts; restart incomplete cases if the hosts changed."""
-        description = describe(self.spec, self.experiment.facts, hosts.facts)
+        description = describe(self.spec, self.experiment.facts, hosts.facts, self.recorder.done)
         for warning in description.warnings:
             self.context.listener.on_event(warning)
         if description.changes:
@@ -348,7 +348,8 @@ class ExperimentRunner:
         """Run a unit; if a connection is lost, discard the unit and wait for the hosts."""
         started = datetime.now(timezone.utc)
         try:
-            variants = relinks.of_block(unit.tasks[0].block, unit.tasks[0].attempt)
+            first = unit.tasks[0]
+            variants = relinks.of_block(first.block, first.attempt, held.losses)
             results = self._run_unit(unit, runner, builds, variants)
             held.check()
             if any(result.status == "failed" for result in results):

@@ -24,6 +24,7 @@ from perfrunner.experiment.plan import draw_seed
 from perfrunner.results import AlreadyStoredError, ExperimentRecord, ResultStore, TrialRecord
 from perfrunner.spec.model import Spec
 
+CHANGED = "changed_after"  # fact: numbers of stored trials after which the hosts had changed
 GRANTED = "granted_after"  # fact: numbers of stored trials at which the budget of redone cases was renewed
 JOB = "job"  # fact: id of the fleet job that this run belongs to
 EXTENDED = "extended"  # fact: the extensions, each with its number of blocks before and after, and its time

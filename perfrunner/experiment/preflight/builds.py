@@ -303,23 +303,26 @@ class Relinks:
     placements: Sequence[Placement]
     builder: Builder  # the builder of the artifacts
     waiting: Progress = silent  # is called when the builder makes the run wait
-    _block: tuple[int, int] | None = field(default=None, init=False)
+    _placed: tuple[int, int, int] | None = field(default=None, init=False)
     _now: dict[str, Deployed] = field(default_factory=dict, init=False)
 
-    def of_block(self, block: int, attempt: int) -> Mapping[str, Deployed]:
+    def of_block(self, block: int, attempt: int, losses: int = 0) -> Mapping[str, Deployed]:
         """Return the deployed variants for a block.
+
+        `losses`: how often a connection was lost. The programs are placed again after each, because a host that
+        restarted may have lost them.
 
         Raises BuildError if a link fails, and HostError if the build host is unreachable.
         """
         own = {name: d for name, d in self.deployed.items() if d.server is None}
         if not relinks_wanted(self.spec, [d.build_id for d in own.values()]):
             return self.deployed
-        if self._block != (block, attempt):
+        if self._placed != (block, attempt, losses):
             self._forget()
             self._now |= self.deployed  # other servers stay as they are
             for name in placing_order(self.seed, own, block, attempt):
                 self._now[name] = self._relinked(name, block, attempt)
-            self._block = (block, attempt)
+            self._placed = (block, attempt, losses)
         return self._now
 
     def _relinked(self, variant: str, block: int, attempt: int) -> Deployed:

@@ -261,7 +261,10 @@ Done = TypeVar("Done")
 
 
 class HeldHosts:
-    """The hosts of a run with their locks. `recorded` are the host facts that must not change."""
+    """The hosts of a run with their locks.
+
+    `recorded` are the host facts that must not change; `losses` counts lost connections.
+    """
 
     def __init__(
         self, context: RunContext, recorder: Recorder, hosts: RunHosts, facts: dict[str, Any]
@@ -271,6 +274,7 @@ class HeldHosts:
         self._hosts = hosts
         self._facts = facts  # of the experiment
         self.recorded = hosts.facts
+        self.losses = 0
 
     def hold(self) -> None:
         """Wait for the hosts if a connection was lost."""
@@ -316,11 +320,12 @@ class HeldHosts:
 
         Raises HostError if a host does not come back.
         """
+        self.losses += 1
         self._context.listener.on_event(ev.Warned(f"{why}; waiting for the hosts"))
         self._context.journal.append("link-lost", why=why)
         self._hosts.regain(REGAIN_PATIENCE_S, self._report)
         if changes := self._hosts.recorded_changes(self.recorded):
-            note_changes(self._facts, self._hosts.facts, changes)
+            note_changes(self._facts, self._hosts.facts, changes, self._recorder.done)
             self._context.store.set_facts(self._context.session.experiment.id, self._facts)
             for case in self._recorder.schedule.restart_partial_cases():
                 self._context.journal.append("case-again", case=case, why=changes)

@@ -17,6 +17,7 @@ from perfrunner.errors import HostError, UsageError, require_sdk
 from perfrunner.experiment.events import Warned
 from perfrunner.experiment.plan import profiled_cases
 from perfrunner.experiment.preflight.health import Finding, refuse
+from perfrunner.experiment.session import CHANGED
 from perfrunner.experiment.trial.outcome import changed_facts
 from perfrunner.experiment.trial.placement import Placement, client_python
 from perfrunner.hosts import Host, scripts
@@ -189,10 +190,11 @@ class Description:
     warnings: list[Warned]
 
 
-def describe(spec: Spec, recorded: Mapping[str, Any], hosts: HostFacts) -> Description:
+def describe(spec: Spec, recorded: Mapping[str, Any], hosts: HostFacts, trials: int) -> Description:
     """Describe the hosts and compare them with the recorded facts.
 
-    The fact "hosts" is from the first run. A resumed run on changed hosts adds "latest_hosts".
+    The fact "hosts" is from the first run. A resumed run on changed hosts adds "latest_hosts". `trials`: the number of
+    stored trials.
     """
     facts = dict(recorded)
     now = {name: dict(host) for name, host in hosts.items()}
@@ -205,7 +207,7 @@ def describe(spec: Spec, recorded: Mapping[str, Any], hosts: HostFacts) -> Descr
     ]
     warnings = []
     if changes:
-        note_changes(facts, now, changes)
+        note_changes(facts, now, changes, trials)
         warnings.append(
             Warned(f"the hosts changed since the previous trials: {'; '.join(changes)}")
         )
@@ -222,10 +224,13 @@ def describe(spec: Spec, recorded: Mapping[str, Any], hosts: HostFacts) -> Descr
     return Description(facts, changes, warnings)
 
 
-def note_changes(facts: dict[str, Any], now: HostFacts, changes: Sequence[str]) -> None:
-    """Record in the facts of the experiment that the hosts changed."""
+def note_changes(
+    facts: dict[str, Any], now: HostFacts, changes: Sequence[str], trials: int
+) -> None:
+    """Record in the facts of the experiment that the hosts changed after so many stored trials."""
     facts["latest_hosts"] = {name: dict(host) for name, host in now.items()}
     facts["changes"] = [*facts.get("changes", []), *changes]
+    facts[CHANGED] = [*facts.get(CHANGED, []), trials]
 
 
 def note_tools(facts: dict[str, Any], build_id: str) -> str | None:

@@ -28,7 +28,7 @@ def thp_variants() -> dict[str, Any]:
 
 
 def test_a_first_run_records_its_hosts_and_warns_of_nothing(tmp_path: Path) -> None:
-    results = describe(make(tmp_path, preconditions=["thp_madvise"]), {}, CALM)
+    results = describe(make(tmp_path, preconditions=["thp_madvise"]), {}, CALM, 0)
     assert results.facts["hosts"] == CALM
     assert results.facts["preconditions"] == {"thp_madvise": True}
     assert (results.changes, results.warnings) == ([], [])
@@ -37,16 +37,18 @@ def test_a_first_run_records_its_hosts_and_warns_of_nothing(tmp_path: Path) -> N
 
 def test_a_resumed_run_keeps_the_first_facts_and_tells_each_change_once(tmp_path: Path) -> None:
     spec = make(tmp_path)
-    first = describe(spec, {}, CALM)
+    first = describe(spec, {}, CALM, 0)
     rebooted = {"here": {**CALM["here"], "boot_id": "b"}}
-    second = describe(spec, first.facts, rebooted)
+    second = describe(spec, first.facts, rebooted, 1)
     assert second.facts["hosts"] == CALM
     assert second.changes == ["here: boot_id changed from a to b"]
     assert [w.message for w in second.warnings] == [
         "the hosts changed since the previous trials: here: boot_id changed from a to b"
     ]
-    third = describe(spec, second.facts, rebooted)
+    assert second.facts["changed_after"] == [1]
+    third = describe(spec, second.facts, rebooted, 1)
     assert third.changes == []
+    assert third.facts["changed_after"] == [1]
     assert third.facts["changes"] == second.changes
 
 
@@ -55,7 +57,7 @@ def test_metadata_thp_that_can_do_nothing_is_reported(
     tmp_path: Path, mode: str, warns: int
 ) -> None:
     spec = make(tmp_path, variants=thp_variants())
-    results = describe(spec, {}, {"here": {**CALM["here"], "thp_enabled": mode}})
+    results = describe(spec, {}, {"here": {**CALM["here"], "thp_enabled": mode}}, 0)
     assert len(results.warnings) == warns
     if warns:
         assert results.warnings[0].message.startswith("metadata_thp of changed has no effect")
@@ -64,7 +66,7 @@ def test_metadata_thp_that_can_do_nothing_is_reported(
 
 def test_a_precondition_that_does_not_hold_is_reported(tmp_path: Path) -> None:
     spec = make(tmp_path, preconditions=["two_cores", "thp_madvise"])
-    results = describe(spec, {}, {"here": {"cpus": 1}})
+    results = describe(spec, {}, {"here": {"cpus": 1}}, 0)
     assert [w.message for w in results.warnings] == [
         "precondition two_cores does not hold on the engine node",
         "precondition thp_madvise cannot be checked on the engine node",

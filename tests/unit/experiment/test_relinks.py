@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,8 +72,10 @@ def drawn(
             SimpleNamespace(relink=link),
         )
         results = []
-        for block in (1, 2, 2):
-            variants = chosen.of_block(block, 1)
+        for block, losses in ((1, 0), (2, 0), (2, 1)):
+            if losses:  # of a host that has restarted, and whose work directory was in memory
+                shutil.rmtree(f"{run_dir}/relinked", ignore_errors=True)
+            variants = chosen.of_block(block, 1, losses)
             results.append(
                 {
                     name: (
