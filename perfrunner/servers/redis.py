@@ -29,7 +29,7 @@ _OF_JEMALLOC = {
     "allocator_resident": "total_resident_bytes",
     "allocator_frag_bytes": "total_fragmentation_bytes",
 }
-_SECRETS = ("requirepass", "masterauth", "tls-key-file-pass", "tls-client-key-file-pass")
+_SECRET = re.compile(r".*(auth|pass|password)")  # names of settings: masterauth, tls-key-file-pass
 _NOT_READ_BACK = ("include", "loadmodule", "rename-command", "user", "sentinel")
 _FILES = ("logfile", "pidfile", "unixsocket")
 # What the command line sets if there is a configuration file (added).
@@ -149,7 +149,7 @@ class Redis(KnownServer):
         return {
             name: value
             for _, name, value in self.options(arguments)
-            if name not in (*_NOT_READ_BACK, *_REORDERED, *_SECRETS, *_PLACES)
+            if name not in (*_NOT_READ_BACK, *_REORDERED, *_PLACES) and not _SECRET.fullmatch(name)
         }
 
     def same(self, asked: str, actual: str) -> bool:
@@ -199,7 +199,7 @@ class Redis(KnownServer):
         settings: Mapping[str, str] = {}
         try:
             every = as_pairs(wire.resp("CONFIG", "GET", "*"))
-            settings = {name: value for name, value in every.items() if name not in _SECRETS}
+            settings = {n: value for n, value in every.items() if not _SECRET.fullmatch(n)}
         except WireError:  # renamed or forbidden
             settings = {}
         numbers = numeric(info)

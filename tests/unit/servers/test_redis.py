@@ -94,6 +94,28 @@ def test_what_cannot_be_measured_is_refused(words: list[str], what: str):
     assert what in (Redis().unfit(asked) or ""), "the same where it is read back"
 
 
+def test_passwords_are_no_settings():
+    """Valkey calls masterauth primaryauth as well."""
+
+    class Answer(Wire):
+        def resp(self, *_: str) -> list[str]:
+            return [
+                "primaryauth",
+                "x1",
+                "masterauth",
+                "x1",
+                "requirepass",
+                "x1",
+                "tls-auth-clients",
+                "no",
+            ]
+
+    state = Redis().ask(Answer(INFO), False)
+    assert "x1" not in repr(state)
+    assert state.settings == {"tls-auth-clients": "no"}
+    assert Redis().requested(["--primaryauth", "x1", "--io-threads", "2"]) == {"io-threads": "2"}
+
+
 def test_sizes_have_units():
     assert Redis().same("100mb", str(100 * 1024**2))
     assert Redis().same("1G", str(10**9))
