@@ -138,10 +138,10 @@ class TrialResult:
 
 
 def trial_name(task: TrialKey) -> str:
-    """Return the name of a trial's directory in `trials/`."""
+    """Return the name of a trial's directory in `trials/`. No name of a spec has a tilde, so trials share none."""
     name = f"{task.block}-{task.workload}-{task.bucket}-{task.variant}"
-    group = f"-e{task.group}" if task.group > 1 else ""
-    again = f"-{task.attempt}" if task.attempt > 1 else ""
+    group = f"~e{task.group}" if task.group > 1 else ""
+    again = f"~{task.attempt}" if task.attempt > 1 else ""
     return f"{name}{group}{again}"
 
 
