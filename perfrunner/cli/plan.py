@@ -118,8 +118,9 @@ def _print(
 ) -> None:
     console = result_console()
     console.print(
-        f"{spec.name}: {product_of(len(spec.variants), len(spec.cases), plan.blocks)} = "
-        f"{count_of(len(plan.trials), 'trial')}, about {duration(expected.total(spec))} on {spec.cluster.name}"
+        f"{spec.name}: {count_of(len(plan.trials), 'trial')}"
+        f" ({product_of(len(spec.variants), len(spec.cases), plan.blocks)}),"
+        f" about {duration(expected.total(spec))} on {spec.cluster.name}"
     )
     origin = "drawn now; a run draws another one unless --seed is given" if drawn else "given"
     console.print(f"seed {plan.seed} ({origin}); {_besides_trials(spec, expected)}")
@@ -217,11 +218,10 @@ class Estimate:
 
     def trials(self, spec: Spec, blocks: int | None = None) -> float:
         """Return the seconds of all trials of `blocks` blocks (default: the spec's number)."""
-        return (
-            (blocks or spec.blocks)
-            * len(spec.variants)
-            * sum(self.seconds[case] for case in spec.cases)
-        )
+        from perfrunner.experiment.plan import plan_block
+
+        block = plan_block(spec, seed=0, block=1)  # each group has a trial of the baseline
+        return (blocks or spec.blocks) * sum(self.seconds[trial.case] for trial in block)
 
     def sampling_check(self, spec: Spec) -> float:
         """Return the seconds of the two trials per case that measure the overhead of sampling."""

@@ -216,8 +216,8 @@ class BarProgress(LineProgress):
 def plan_line(event: ev.PlanReady) -> str:
     """Return the first line of a run."""
     text = (
-        f"plan   {escape(event.name)}: {product_of(len(event.variants), len(event.cases), event.blocks)} = "
-        f"{count_of(event.trials_total, 'trial')} (seed {event.seed})"
+        f"plan   {escape(event.name)}: {count_of(event.trials_total, 'trial')}"
+        f" ({product_of(len(event.variants), len(event.cases), event.blocks)}; seed {event.seed})"
     )
     return f"{text}; {event.trials_done} done before" if event.resumed else text
 

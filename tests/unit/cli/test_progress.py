@@ -69,7 +69,7 @@ def shown(kind, terminal=False, events=EVENTS):
 def test_a_log_has_one_line_for_each_thing_that_happened():
     lines = shown(LineProgress).splitlines()
     assert lines == [
-        "plan   small: 2 variants x 1 case x 6 blocks = 72 trials (seed 41)",
+        "plan   small: 72 trials (2 variants x 1 case x 6 blocks; seed 41)",
         "       results in out/small-1",
         "warning: here: governor=powersave (cpupower ...)",
         "host   here ready (engine and load client)",

@@ -42,7 +42,7 @@ def test_validate_takes_overrides(cli):
 
 def test_plan_shows_variants_cases_and_order(cli):
     text = cli("plan", "spec.yaml", "--seed", 3).stdout
-    assert "small: 3 variants x 2 cases x 2 blocks = 12 trials, about" in text
+    assert "small: 12 trials (3 variants x 2 cases x 2 blocks), about" in text
     assert "seed 3 (given)" in text
     assert "glibc (baseline)" in text
     assert "metadata_thp:always" in text
@@ -79,6 +79,14 @@ def test_the_time_holds_builds_and_the_sampling_check(cli, monkeypatch):
     monkeypatch.setattr("perfrunner.build.builder.is_built", lambda *_: True)
     assert seconds("--set", "sampling_check=false") == pytest.approx(trials, abs=0.2)
     assert "builds" not in cli("plan", "spec.yaml").stdout.split("variants")[1]
+
+
+def test_the_time_holds_a_trial_of_the_baseline_for_each_group(cli, monkeypatch):
+    monkeypatch.setattr("perfrunner.cli.plan.BUILD_SECONDS", 0.0)
+    words = ("plan", "spec.yaml", "--workloads", "pf", "--set", "sampling_check=false")
+    whole, divided = (cli.json(*words, *more) for more in ((), ("--set", "limits.group_size=2")))
+    assert [len(plan["trials"]) for plan in (whole, divided)] == [6, 8]
+    assert divided["expected_seconds"] == pytest.approx(whole["expected_seconds"] * 8 / 6, abs=0.2)
 
 
 def test_profiles_of_the_trials_add_none_to_the_plan(cli):
