@@ -222,7 +222,10 @@ def run_logged(
     begun: Future[subprocess.Popen[str]] = Future()
     try:
         threading.Thread(target=_begin, args=(begun, argv, env, inherited), daemon=True).start()
-        child = begun.result()
+        try:
+            child = begun.result()
+        except OSError as error:
+            raise BuildError(f"cannot run {argv[0]}: {error.strerror}") from error
         assert child.stdout is not None
         with child.stdout:
             for line in child.stdout:
@@ -307,8 +310,8 @@ def _begin(
             start_new_session=True,
             pass_fds=tuple(inherited),
         )
-    except OSError as error:
-        begun.set_exception(BuildError(f"cannot run {argv[0]}: {error.strerror}"))
+    except Exception as error:  # noqa: BLE001 - raised in the thread that waits for the command
+        begun.set_exception(error)
         return
     begun.set_result(child)
     child.wait()

@@ -12,6 +12,7 @@ import pytest
 
 from perfrunner.build.artifact import parse_ldd
 from perfrunner.build.tools import excerpt, failed, missing_package, run_logged
+from perfrunner.errors import BuildError
 from perfrunner.servers.agent import is_alive
 from tests.support.waiting import until
 
@@ -106,6 +107,14 @@ def test_a_command_is_over_when_it_ends(tmp_path: Path):
         run_logged(command, what="x", log=log, env={"PATH": "/usr/bin:/bin"}, progress=lines.append)
     (left,) = map(int, lines)
     until(lambda: not is_alive(left), "it ends with the command")
+
+
+@pytest.mark.timeout(60)
+def test_a_command_that_nothing_can_start_is_an_error(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as log:
+        for word, error in (("/nonexistent", BuildError), ("nul\0", ValueError)):
+            with pytest.raises(error):
+                run_logged([word], what="x", log=log, env={}, progress=print)
 
 
 def test_an_interrupt_while_a_command_is_being_started_leaves_no_process(
