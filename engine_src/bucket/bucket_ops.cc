@@ -190,8 +190,7 @@ OpResult Bucket::arithmetic(Vbid vbid, std::string_view key, const ArithmeticArg
 }
 
 OpResult Bucket::remove(Vbid vbid, std::string_view key, Cas cas, const OpTime& now) {
-    // Never refused for lack of memory, because a deletion frees memory, as a flush does. A lock is
-    // not refused either, because it changes no document.
+    // Never refused for lack of memory, because a deletion frees memory, as a flush does.
     return inVBucket<&VBucket::remove>(*this, vbid, key, cas, now);
 }
 

@@ -111,7 +111,7 @@ class Row:
     primary: bool
     verdict: Verdict | None
     small: bool = False  # better or worse, but by no more than the margin
-    checked: bool = True  # every setting of both variants was checked (spec.unchecked)
+    checked: bool = True  # every setting of both variants was checked (domain.unchecked)
     more_blocks: int | None = None
     decides: float | None = None
     reason: str = ""

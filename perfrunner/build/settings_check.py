@@ -130,7 +130,7 @@ def check_readback(variant: Variant, params: Mapping[str, str], stats: Stats) ->
     """Compare every setting with the engine's answers and return the values that were read, by setting.
 
     Raises SettingsCheckError for the first setting that differs, unless the variant skips its check. Such a setting is
-    recorded as not checked (spec.unchecked).
+    recorded as not checked (domain.unchecked).
     """
     read: dict[str, str] = {}
     for setting in settings_of(variant, params):
@@ -227,7 +227,7 @@ _LOG_LINES = 5
 class SettingsCheck:
     """The result of a settings check.
 
-    `settings` are the values by setting, as read back or marked as not checked (spec.unchecked). `stats` are the STAT
+    `settings` are the values by setting, as read back or marked as not checked (domain.unchecked). `stats` are the STAT
     groups that were requested.
     """
 

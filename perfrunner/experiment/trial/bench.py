@@ -30,7 +30,7 @@ from perfrunner.measure.instructions import (
 from perfrunner.measure.memory import Sample
 from perfrunner.workloads.bench import Arguments, Around, ClientProgram, Sampling, Share, Step
 
-SLICE_S = 1.0
+POLL_S = 1.0
 SAMPLE_INTERVAL_MS = 1000
 HELPER_TIMEOUT_S = 20.0
 
@@ -252,7 +252,7 @@ class Bench:
         while (left := min(until - time.monotonic(), self.time_left())) > 0:
             self.check_engines()
             check()
-            time.sleep(min(left, SLICE_S))
+            time.sleep(min(left, POLL_S))
 
     def abandon(self, grace_s: float) -> None:
         steps = [] if self.profiler is None else [partial(self.profiler.abandon, grace_s)]
@@ -389,7 +389,7 @@ class Bench:
         while waiting:
             client = waiting.popleft()
             try:
-                status = client.handle.wait(min(SLICE_S, self.time_left()))
+                status = client.handle.wait(min(POLL_S, self.time_left()))
             except CommandTimeout:
                 check()
                 waiting.append(client)

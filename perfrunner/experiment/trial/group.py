@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfrunner.errors import TrialError
-from perfrunner.experiment.trial.bench import SLICE_S, Bench
+from perfrunner.experiment.trial.bench import POLL_S, Bench
 from perfrunner.experiment.trial.outcome import VariantError, attribute_by_report, attributed_to
 from perfrunner.experiment.trial.placement import CredentialFiles, log_tail
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
@@ -50,7 +50,7 @@ class GroupBench:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self.check_engines()
-            time.sleep(min(left, SLICE_S))
+            time.sleep(min(left, POLL_S))
 
     def prepare_interleaved(self, tool: str, arguments: GroupArguments, *, output: str) -> None:
         argv = self._flags(tool, arguments, {}, pids=False)

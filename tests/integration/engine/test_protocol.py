@@ -15,7 +15,7 @@ import pytest
 from wire import Wire, frame, set_frame
 
 from perfrunner.spec.switches import own_table, stat_key
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.integration
 
@@ -117,9 +117,11 @@ def test_announced_bytes_are_not_reserved(engine: Any) -> None:
     """A header that promises 20 MiB costs what was really sent."""
     before = engine.rss()
     wires = [couchbase(engine.port) for _ in range(50)]
-    for wire in wires:
-        wire.send(set_frame(b"k", b"x" * (20 * MIB))[:1000])
-    time.sleep(0.3)
+    with Wire(engine.port) as other:
+        read = int(other.stats()["bytes_read"])
+        for wire in wires:
+            wire.send(set_frame(b"k", b"x" * (20 * MIB))[:1000])
+        until(lambda: int(other.stats()["bytes_read"]) >= read + 50 * 1000, "it has read them")
     assert engine.rss() - before < 50 * MIB
     for wire in wires:
         wire.__exit__()
