@@ -51,13 +51,12 @@ class Look:
         An extension without a trial shows nothing new: `precision` may have ended every case before.
         """
         record = data.experiment
-        extended = record.facts.get("extended") or ()
         newest = max((trial.block for trial in data.trials), default=0)
         return cls(
-            number=1 + sum(newest > int(each["from"]) for each in extended),
+            number=1 + sum(newest > int(each["from"]) for each in record.extensions),
             unfinished=record.state != "done",
             precision=record.spec_json.get("precision") is not None,
-            planned=int((extended[-1]["to"] if extended else record.spec_json.get("blocks")) or 0),
+            planned=record.extended_to or int(record.spec_json.get("blocks") or 0),
         )
 
     @property

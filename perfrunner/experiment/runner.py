@@ -269,7 +269,7 @@ class ExperimentRunner:
         servers = {name: d.build_id for name, d in deployed.items() if d.server is not None}
         note_servers(self.facts, servers)
         self.context.store.set_facts(self.experiment.id, self.facts)
-        self._give_up("settings_check-failed", builds.unchecked)
+        self._give_up("settings-check-failed", builds.failed_checks)
         return deployed
 
     def _measure(
@@ -365,7 +365,7 @@ class ExperimentRunner:
     ) -> list[TrialResult]:
         """Run the usable variants of a unit.
 
-        Variants that were not built, not checked or excluded from their group get a failed trial.
+        Variants that were not built, failed the settings check or are excluded from their group get a failed trial.
         """
         runs = [task for task in unit.tasks if task.variant in deployed]
         results = runner.run(runs, deployed) if runs else []
@@ -374,8 +374,8 @@ class ExperimentRunner:
                 continue
             message = builds.failures.get(task.variant)
             reason = LEFT_OUT if message is None else f"the build failed: {message}"
-            if task.variant in builds.unchecked:
-                reason = f"not checked: {builds.unchecked[task.variant]}"
+            if task.variant in builds.failed_checks:
+                reason = f"the settings check failed: {builds.failed_checks[task.variant]}"
             results.append(not_run(task, reason, message, runner.trials_dir))
         return results
 

@@ -91,7 +91,7 @@ def sampling_trials(spec: Spec, facts: Mapping[str, Any]) -> list[Case]:
 
 @dataclass
 class SamplingCheck:
-    """The sampling check of one run, of the baseline if it could be built.
+    """The sampling check of one run, of the baseline.
 
     `facts` are the facts of the experiment, shared with the runner.
     """
@@ -127,6 +127,5 @@ class SamplingCheck:
         self.context.journal.append("sampling-checked")
 
     def _begin(self) -> None:
-        spec = self.context.spec
-        self._left = sampling_trials(spec, self.facts) if spec.baseline in self.deployed else []
+        self._left = sampling_trials(self.context.spec, self.facts)
         self.recorder.post_run = self._left

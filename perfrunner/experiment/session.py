@@ -22,12 +22,12 @@ from perfrunner.experiment.interrupt import SignalGuard
 from perfrunner.experiment.outdir import Journal
 from perfrunner.experiment.plan import draw_seed
 from perfrunner.results import AlreadyStoredError, ExperimentRecord, ResultStore, TrialRecord
+from perfrunner.results.records import EXTENDED
 from perfrunner.spec.model import Spec
 
 CHANGED = "changed_after"  # fact: numbers of stored trials after which the hosts had changed
 GRANTED = "granted_after"  # fact: numbers of stored trials at which the budget of redone cases was renewed
 JOB = "job"  # fact: id of the fleet job that this run belongs to
-EXTENDED = "extended"  # fact: the extensions, each with its number of blocks before and after, and its time
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,8 @@ def resume(
 
 def planned_blocks(session: Session, spec: Spec) -> int:
     """Return the number of blocks to run: that of the spec, or of the latest extension."""
-    extended = session.experiment.facts.get(EXTENDED)
-    if extended:
-        return int(extended[-1]["to"])
-    return max([spec.blocks, *(trial.block for trial in session.trials)])
+    measured = (trial.block for trial in session.trials)
+    return session.experiment.extended_to or max([spec.blocks, *measured])
 
 
 def _blocks(experiment: ExperimentRecord, spec: Spec, trials: Sequence[TrialRecord]) -> int:
@@ -175,8 +173,7 @@ def _blocks(experiment: ExperimentRecord, spec: Spec, trials: Sequence[TrialReco
     measured = max((trial.block for trial in trials), default=0)
     if experiment.state == "done":
         return measured
-    extended = experiment.facts.get(EXTENDED)
-    return max(measured, int(extended[-1]["to"]) if extended else spec.blocks)
+    return max(measured, experiment.extended_to or spec.blocks)
 
 
 def check_measured_here(record: ExperimentRecord) -> None:

@@ -11,9 +11,10 @@ from perfrunner.experiment import events as ev
 from perfrunner.experiment.outdir import read_journal
 from perfrunner.experiment.plan import MOST_BLOCKS, case_widths, decide
 from perfrunner.experiment.recorder import Recorder
-from perfrunner.experiment.session import EXTENDED, RunContext
+from perfrunner.experiment.session import RunContext
 from perfrunner.experiment.trial.placement import TrialResult
 from perfrunner.results.database import waiting
+from perfrunner.results.records import EXTENDED
 
 IN_A_ROW = 3
 _PARTICULARS = re.compile(r"/\S+|\d+")  # details of one trial: paths, ports, pids, seconds

@@ -176,8 +176,7 @@ def _context(
         if any(case.workload == name for case in comparison.cases):
             yield Fact(f"workload {name}", _settings(workload))
     added = "".join(
-        f" (from {e['from']} to {e['to']} on {str(e['at'])[:10]})"
-        for e in record.facts.get("extended", ())
+        f" (from {e['from']} to {e['to']} on {str(e['at'])[:10]})" for e in record.extensions
     )
     seed = f", seed {record.seed}" if comparison.paired else ""
     blocks = f"{count_of(comparison.blocks, 'block')}{added}{seed}"
@@ -353,10 +352,9 @@ def _reproduce(data: ExperimentData) -> str:
         words = ["perfrunner", "run", record.spec_path or f"{record.name}.yaml"]
     if not any(word == "--seed" or word.startswith("--seed=") for word in words):
         words += ["--seed", str(record.seed)]
-    extended = record.facts.get("extended")
-    blocks = extended[-1]["to"] if extended else record.spec_json.get("blocks")
+    blocks = record.extended_to or record.spec_json.get("blocks")
     flag = "--blocks" if words[1:2] == ["ab"] else "--repeats"
-    if extended:
+    if record.extended_to:
         words = _without(words, flag)
     if blocks and not any(word.startswith(flag) for word in words):
         words += [flag, str(blocks)]

@@ -65,8 +65,7 @@ class Progress:
 def progress(data: ExperimentData, blocks: int) -> Progress:
     """Return the progress of a run. `blocks`: number of blocks that the report compares so far."""
     record, spec = data.experiment, data.experiment.spec_json
-    extended = record.facts.get("extended")
-    wanted = int(extended[-1]["to"] if extended else spec.get("blocks") or 0)
+    wanted = record.extended_to or int(spec.get("blocks") or 0)
     cases = _cases(data)
     ok = {(t.block, t.workload, t.bucket, t.variant) for t in data.trials if t.status == "ok"}
     variants = len(spec.get("variants") or ())

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ExperimentState: TypeAlias = Literal["running", "done", "interrupted", "failed"]
 # Fact of an experiment that came from another store: from which archive, and when.
 IMPORTED = "imported"
+EXTENDED = "extended"  # fact of an experiment: its extensions
 FAILURE_FACT = "failure"  # fact of an experiment: why it failed last
 
 
@@ -49,6 +50,16 @@ class ExperimentRecord:
     def imported(self) -> bool:
         """True if the experiment was measured elsewhere; its spec is never run here, because it is not ours."""
         return IMPORTED in self.facts
+
+    @property
+    def extensions(self) -> Sequence[Mapping[str, Any]]:
+        """The extensions, each with its number of blocks `from` and `to`, and its time `at`."""
+        return self.facts.get(EXTENDED) or ()
+
+    @property
+    def extended_to(self) -> int | None:
+        """The number of blocks after the latest extension; None if there was none."""
+        return int(self.extensions[-1]["to"]) if self.extensions else None
 
     @property
     def why_failed(self) -> str:

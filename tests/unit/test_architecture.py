@@ -13,7 +13,7 @@ from tests.support.fakes import ROOT
 # From top to bottom, as in docs/explanation/architecture.md.
 LAYERS = (
     "cli", "fleet", "export", "report", "bisect", "experiment", "analysis", "results", "workloads", "servers",
-    "measure", "sources", "build", "hosts", "spec", "domain",
+    "measure", "sources", "build", "hosts", "spec", "domain", "children", "paths", "text", "errors",
 )  # fmt: skip
 
 
@@ -54,6 +54,12 @@ def test_no_package_imports_one_above_it(modules: Mapping[str, ast.Module]) -> N
         and ((below := layer(other)) is not None and below < own)
     ]
     assert upward == []
+
+
+def test_every_package_has_a_layer(modules: Mapping[str, ast.Module]) -> None:
+    """`children` runs the command line as a program."""
+    packages = {module.split(".")[1] for module in modules if "." in module}
+    assert packages - {"__main__"} == set(LAYERS)
 
 
 def test_domain_imports_nothing_of_ours(modules: Mapping[str, ast.Module]) -> None:

@@ -103,7 +103,7 @@ class Builds:
 
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
-    unchecked: dict[str, str] = field(default_factory=dict)
+    failed_checks: dict[str, str] = field(default_factory=dict)
     tools: Artifact | None = None
     servers: dict[str, PreparedServer] = field(default_factory=dict)
 
@@ -208,7 +208,7 @@ def deploy_and_check(
     """Deploy the builds, check the settings of each variant, and return the deployed builds by variant.
 
     Raises SettingsCheckError at the first setting that does not read back as requested. A variant that names its
-    source may be another version of the engine: if its check fails, it moves to `unchecked` and the run continues.
+    source may be another version of the engine: if its check fails, it moves to `failed_checks` and the run continues.
     `cache_dir` is for what is sent of other servers.
     """
     # Imported late: SQLAlchemy and numpy are slow to import, and a repeated build needs neither.
@@ -238,7 +238,7 @@ def deploy_and_check(
             if variant.source is None or name == spec.baseline or left < 2:
                 raise
             del builds.artifacts[name]
-            builds.unchecked[name] = str(error)
+            builds.failed_checks[name] = str(error)
             listener.on_event(Warned(f"{name} is not measured: {error.message}", error.hint or ""))
             continue
         deployed[name] = Deployed(artifact.build_id, paths, engine_environment(variant), tools)

@@ -108,7 +108,7 @@ def test_a_revision_that_cannot_be_checked_costs_only_itself(lab: Lab, repo: Rep
     assert {t.status for t in data.trials if t.variant != "old"} == {"ok"}
     old = [t for t in data.trials if t.variant == "old"]
     assert {(t.status, t.reason) for t in old} == {
-        ("failed", "not checked: old: opt.x should be 1 but reads 0")
+        ("failed", "the settings check failed: old: opt.x should be 1 but reads 0")
     }
     assert {t.attempt for t in data.trials} == {1}, "nothing is redone for it"
 
