@@ -227,7 +227,7 @@ def describe(spec: Spec, recorded: Mapping[str, Any], hosts: HostFacts, trials: 
 def note_changes(
     facts: dict[str, Any], now: HostFacts, changes: Sequence[str], trials: int
 ) -> None:
-    """Record in the facts of the experiment that the hosts changed after so many stored trials."""
+    """Record in the facts of the experiment that the hosts changed after `trials` stored trials."""
     facts["latest_hosts"] = {name: dict(host) for name, host in now.items()}
     facts["changes"] = [*facts.get("changes", []), *changes]
     facts[CHANGED] = [*facts.get(CHANGED, []), trials]
