@@ -1,4 +1,5 @@
-// Replicator: replicates vBuckets of another node to this one over one DCP connection.
+// Replicator: replicates vBuckets of another node to this one over one DCP connection. A vBucket
+// may have only one at a time: destroy it before the next is constructed.
 //
 // Threads: its one thread connects and runs a ReplicationSession; when the connection ends, it
 // tries again every second and resumes. Construct and destroy it from one thread; stats() from any.
