@@ -16,6 +16,9 @@ using protocol::Opcode;
 using protocol::Status;
 using namespace testing_support;
 
+/// Limits only the work, as a connection does.
+constexpr TurnBudget kLimitedWork{1'000'000, size_t{1} << 30};
+
 /// A stream with every kind of frame; `answers` must result however it is cut into pieces.
 std::string conversation() {
     return setBytes("a", "first", 1) + getBytes("a", 2) + getBytes("missing", 3) +
@@ -126,17 +129,31 @@ TEST(RequestLoop, AppendsToALargeValueEndATurn) {
                            .bytes();
     }
     bench.answers();
-    auto progress = bench.feed(appends);
+    auto progress = bench.feed(appends, kLimitedWork);
     EXPECT_EQ(progress.stop, Stop::TurnOver);
     EXPECT_EQ(bench.answers().size(), 1U) << "each copies 3 MiB, and a turn 1 MiB and one value";
     int turns = 1;
     for (; progress.stop == Stop::TurnOver; ++turns) {
-        progress = bench.feed({});
+        progress = bench.feed({}, kLimitedWork);
     }
     EXPECT_EQ(turns, 10);
     EXPECT_EQ(bench.answers().size(), 9U);
     EXPECT_EQ(bench.ask({.opcode = Opcode::kGet, .key = "large"}).value.size(),
               (size_t{3} << 20) + 10);
+}
+
+TEST(RequestLoop, ABenchRunsWholeInputsHoweverLongTheyTake) {
+    Bench bench;
+    bench.commands.add({Opcode::kVerbosity},
+                       {.handler = [](CommandContext& context, const protocol::FrameView& request) {
+                           context.work += size_t{1} << 40;
+                           reply(context, request, {});
+                           return After::Continue;
+                       }});
+    const std::string slow =
+            Frame{.opcode = Opcode::kVerbosity, .extras = std::string(4, '\0')}.bytes();
+    EXPECT_EQ(bench.feed(slow + slow).stop, Stop::NeedInput);
+    EXPECT_EQ(bench.answers().size(), 2U);
 }
 
 /// Requests of one kind end turns by their own work, and all of them are answered.
@@ -148,9 +165,10 @@ void expectTurns(Bench& bench, const std::string& request, size_t answersOfEach 
     }
     size_t turns = 1;
     size_t answers = 0;
-    for (auto progress = bench.feed(bytes); progress.stop == Stop::TurnOver; ++turns) {
+    for (auto progress = bench.feed(bytes, kLimitedWork); progress.stop == Stop::TurnOver;
+         ++turns) {
         answers += bench.answers().size();
-        progress = bench.feed({});
+        progress = bench.feed({}, kLimitedWork);
     }
     answers += bench.answers().size();
     EXPECT_GT(turns, 1U);
