@@ -11,6 +11,7 @@
 
 #include "types/endian.h"
 #include "types/item.h"
+#include "types/json_depth.h"
 #include "types/key_hash.h"
 #include "types/parse_number.h"
 #include "types/string_hash.h"
@@ -22,6 +23,15 @@ TEST(Ids, AreDistinctTypesWithOrder) {
     static_assert(!std::is_convertible_v<uint64_t, Seqno>);
     EXPECT_LT(Seqno{1}, next(Seqno{1}));
     EXPECT_EQ(Vbid{3}.get(), 3);
+}
+
+TEST(JsonDepth, CountsNestedListsAndObjectsButNotTheTextOfStrings) {
+    EXPECT_TRUE(isShallowJson("[{}]", 2));
+    EXPECT_FALSE(isShallowJson("[{}]", 1));
+    EXPECT_TRUE(isShallowJson("[[],[],{}]", 2)) << "neighbours";
+    EXPECT_TRUE(isShallowJson(R"(["[{\"[{"])", 1));
+    EXPECT_FALSE(isShallowJson(R"(["\\",[]])", 1));
+    EXPECT_TRUE(isShallowJson(R"(["\)", 1)) << "cut off";
 }
 
 TEST(ParseNumber, TakesWholeTextsInTheRange) {

@@ -15,6 +15,7 @@
 #include "load/protocols/fake_server.h"
 #include "load/protocols/key_codec.h"
 #include "load/protocols/request_writer.h"
+#include "load/protocols/session.h"
 
 namespace kv::load::cluster_test {
 namespace {
@@ -85,6 +86,13 @@ PillowfightOptions optionsFor(FakeServer& server) {
     options.connections = 2;
     options.vbuckets = kVbuckets;
     return options;
+}
+
+TEST(ClusterMap, ADeeplyNestedMapIsRefusedAndDoesNotExhaustTheStack) {
+    constexpr std::size_t kDepth = 500'000;
+    const auto map =
+            R"({"vBucketServerMap":)" + std::string(kDepth, '[') + std::string(kDepth, ']') + "}";
+    EXPECT_THROW(parseMap(map, {"127.0.0.1", 1}), LoadError);
 }
 
 TEST(ClusterLoad, PillowfightGoesWhereTheMapSays) {

@@ -6,6 +6,7 @@
 
 #include "auth/scram_client.h"
 #include "load/core/load_error.h"
+#include "types/json_depth.h"
 
 namespace kv::load {
 
@@ -195,6 +196,9 @@ ClusterMap readMap(const Json& config, const ClusterMap::Server& asked, bool tls
 }  // namespace
 
 ClusterMap parseMap(const std::string& text, const ClusterMap::Server& asked, bool tls) {
+    if (!isShallowJson(text)) {
+        throw LoadError("the server's cluster map is nested too deeply");
+    }
     try {
         return readMap(Json::parse(text, nullptr, false), asked, tls);
     } catch (const Json::exception& error) {

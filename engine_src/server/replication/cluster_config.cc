@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "types/json_depth.h"
+
 namespace kv::server {
 
 namespace {
@@ -102,6 +104,9 @@ ClusterConfig::ClusterConfig(std::string_view bucket, uint16_t vbuckets, uint16_
 }
 
 ClusterConfig ClusterConfig::parse(std::string json, uint16_t vbuckets) {
+    if (!isShallowJson(json)) {
+        throw ClusterConfigError("lists and objects are nested too deeply");
+    }
     ClusterConfig config;
     try {
         const auto document = Json::parse(json);

@@ -86,6 +86,20 @@ TEST(ClusterConfig, InvalidConfigsAreRefused) {
     refuse(withoutSelf.dump());
 }
 
+TEST(ClusterConfig, ADeeplyNestedConfigIsRefusedAndDoesNotExhaustTheStack) {
+    constexpr size_t kDepth = 500'000;
+    const auto deep = std::string(kDepth, '[') + std::string(kDepth, ']');
+    for (const auto* before :
+         {R"({"vBucketServerMap":0,"rev":)", R"({"vBucketServerMap":0,"rev":1,"revEpoch":)"}) {
+        EXPECT_THROW(ClusterConfig::parse(before + deep + "}", 2), ClusterConfigError) << before;
+    }
+    auto services = nlohmann::json::parse(published(2, {{0, 1}, {1, 0}}));
+    services["nodesExt"][0]["services"] = "DEEP";
+    auto text = services.dump();
+    text.replace(text.find(R"("DEEP")"), 6, deep);
+    EXPECT_THROW(ClusterConfig::parse(text, 2), ClusterConfigError);
+}
+
 TEST(ClusterConfig, OnlyANewerConfigReplacesTheCurrentOne) {
     PublishedConfig config(ClusterConfig("default", 2, 11210, "abc"), "abc");
     const auto make = [](int revision) {
