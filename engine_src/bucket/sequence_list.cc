@@ -144,7 +144,8 @@ SequenceReader::SequenceReader(SequenceList& list, Vbid vbid, Seqno from, Seqno 
     : list_(list), vbid_(vbid), from_(from) {
     const auto guard = list_.lock();
     list_.readers_.push_back(this);
-    last_ = std::min(list_.high_, to);
+    high_ = list_.high_;
+    last_ = std::min(high_, to);
     if (list_.first_ != nullptr && list_.first_->seqno() <= last_ && from_ <= last_) {
         next_ = list_.first_;
     }

@@ -40,6 +40,9 @@ class SequenceReader {
     /// if there are many before it, because every change of the vBucket waits for a call.
     bool read(std::vector<ItemPtr>& items, size_t limit);
     [[nodiscard]] Seqno last() const { return last_; }
+    /// The last seqno in the list when it was opened: a document that left the range by then has a
+    /// later version up to here.
+    [[nodiscard]] Seqno high() const { return high_; }
     /// True if the vBucket was cleared before the range was done: the result is not complete.
     [[nodiscard]] bool isAborted() const { return end() == End::Cleared; }
     /// True if the list stopped keeping versions for it: the rest has to be read by another reader.
@@ -73,6 +76,7 @@ class SequenceReader {
     SequenceList& list_;
     Vbid vbid_;
     const Seqno from_;
+    Seqno high_;
     Seqno last_;
     /// Guarded by the list's lock; nullptr at the end. Before `from_` until it has been found.
     StoredValue* next_{nullptr};

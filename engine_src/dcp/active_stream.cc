@@ -108,17 +108,19 @@ void ActiveStream::readCheckpoints(const Lock& lock) {
     auto read = checkpoints_.getItemsForCursor(cursor_, kSnapshotItems, most);
     auto item = read.items.begin();
     for (const auto& range : read.ranges) {
+        if (isComplete(lock)) {
+            break;
+        }
         const auto last = item + static_cast<std::ptrdiff_t>(range.items);
         const Seqno lastOfRange = (*std::prev(last))->seqno();
-        // Items that a backfill already sent, or that are beyond the requested end, are left out.
+        // Items that a backfill already sent are left out.
         const auto stop = std::remove_if(item, last, [this](const ItemPtr& candidate) {
-            return candidate->seqno() <= lastRead_ || candidate->seqno() > request_.end;
+            return candidate->seqno() <= lastRead_;
         });
         if (item != stop) {
             // A replica may have received only a part of the snapshot: the sender determines its
             // end, and the rest needs no further marker.
-            const Seqno end = std::min(std::max((*std::prev(stop))->seqno(), range.snapshot.end),
-                                       request_.end);
+            const Seqno end = std::max((*std::prev(stop))->seqno(), range.snapshot.end);
             if (end != markedEnd_ || (*item)->seqno() > markedEnd_) {
                 const uint32_t flags =
                         (range.type == CheckpointType::Disk ? kMarkerDisk : kMarkerMemory) |
@@ -135,7 +137,7 @@ void ActiveStream::readCheckpoints(const Lock& lock) {
             }
         }
         // Not the snapshot's end: on a replica it is announced before its items have arrived.
-        lastRead_ = std::max(lastRead_, std::min(lastOfRange, request_.end));
+        lastRead_ = std::max(lastRead_, lastOfRange);
         item = last;
     }
     unsent_.publish();
@@ -162,9 +164,8 @@ bool ActiveStream::runBackfill() {
         }
         closeScan();
         if (scanned != Scanned::GivenUp) {
-            const Seqno high = view_ ? view_->high : Seqno{};
+            finishBackfill(scanned);
             view_.reset();
-            finishBackfill(scanned, high);
         }
     } catch (const std::bad_alloc&) {
         closeScan();  // the items it read last may be gone
@@ -206,15 +207,32 @@ ActiveStream::Scanned ActiveStream::openScan() {
     }
     const Seqno purged = scan_->purged();
     if (view_) {
-        return known < purged && view_->purged < purged ? Scanned::MissedDeletions
-                                                        : Scanned::Complete;
+        if (known < purged && view_->purged < purged) {
+            return Scanned::MissedDeletions;
+        }
+        if (known < view_->high) {
+            extendView();
+        }
+        return Scanned::Complete;
     }
     // A client that has nothing yet receives no document of this view whose deletion is in the
     // view, so a later purge of that deletion costs it nothing.
-    view_ = View{scan_->high(), std::min(scan_->snapshotEnd(), request_.end),
+    view_ = View{scan_->high(), scan_->snapshotEnd(), scan_->high(),
                  known == Seqno{} ? Seqno{UINT64_MAX} : purged};
     marked_ = false;
     return known != Seqno{} && known < purged ? Scanned::MissedDeletions : Scanned::Complete;
+}
+
+void ActiveStream::extendView() {
+    const Seqno end = scan_->snapshotEnd();
+    if (end > view_->snapshotEnd) {
+        const Lock lock(mutex_);
+        if (marked_ && isBackfilling()) {
+            mark(end, kMarkerDisk, lock);
+        }
+        view_->snapshotEnd = end;
+    }
+    view_->movedTo = scan_->high();
 }
 
 ActiveStream::Scanned ActiveStream::scan() {
@@ -236,7 +254,7 @@ ActiveStream::Scanned ActiveStream::scan() {
                 break;
         }
         const Lock lock(mutex_);
-        if (!isBackfilling() || item->seqno() > request_.end) {
+        if (!isBackfilling()) {
             return Scanned::Complete;
         }
         if (!marked_) {
@@ -254,7 +272,7 @@ ActiveStream::Scanned ActiveStream::scan() {
     }
 }
 
-void ActiveStream::finishBackfill(Scanned scanned, Seqno high) {
+void ActiveStream::finishBackfill(Scanned scanned) {
     const Lock lock(mutex_);
     if (!isBackfilling()) {
         return;
@@ -267,10 +285,14 @@ void ActiveStream::finishBackfill(Scanned scanned, Seqno high) {
         endLocked(EndStatus::Rollback, false, lock);
         return;
     }
-    lastRead_ = std::max(lastRead_, std::min(high, request_.end));
+    lastRead_ = std::max(lastRead_, view_->high);
+    // What follows has a marker of its own: it may have later versions of documents of the view.
+    markedEnd_ = lastRead_;
     if (request_.diskOnly) {
-        endLocked(EndStatus::Ok, false, lock);
-        return;
+        if (view_->movedTo <= lastRead_) {
+            endLocked(EndStatus::Ok, false, lock);
+        }
+        return;  // what moved needs another view
     }
     finishIfComplete(lock);
     // If there is no gap between the last item read and the cursor, memory takes over; otherwise
@@ -342,8 +364,13 @@ void ActiveStream::mark(Seqno end, uint32_t flags, const Lock& lock) {
     markedEnd_ = end;
 }
 
+bool ActiveStream::isComplete(const Lock& /*lock*/) const {
+    // A replica may have received only a part of the snapshot; the marker shows that.
+    return lastRead_ >= request_.end && lastRead_ >= std::min(whole_, checkpoints_.highSeqno());
+}
+
 void ActiveStream::finishIfComplete(const Lock& lock) {
-    if (state_.load(std::memory_order_relaxed) != StreamState::Dead && lastRead_ >= request_.end) {
+    if (state_.load(std::memory_order_relaxed) != StreamState::Dead && isComplete(lock)) {
         endLocked(EndStatus::Ok, false, lock);
     }
 }

@@ -2,8 +2,13 @@
 //
 // States: Backfilling -> InMemory -> Dead. A stream whose cursor was dropped because it was slow
 // returns from InMemory to Backfilling and continues from the last seqno that it read. A backfill
-// whose scan was given back continues with another one, up to the end of the first one. Everything
-// up to end() is sent exactly once, in seqno order; keys are unique inside a snapshot.
+// whose scan was given back continues with another one, up to the end of the first one. What moved
+// beyond that end in the meantime follows, and a marker tells the client that it is consistent only
+// then. Everything is sent exactly once, in seqno order; keys are unique after a marker.
+//
+// Snapshots are sent whole, also beyond the requested end: a document up to that end may have moved
+// behind it. A replica that has only a part of the last snapshot ends the stream before the end in
+// the marker. A disk-only stream ends where its view of the store does.
 //
 // Ownership: shared by the producer's slot, its tasks and the thread that steps. The
 // CheckpointManager and the backfill source outlive it. Threads: next() is called by one thread at
@@ -30,9 +35,10 @@ namespace kv::dcp {
 struct StreamRequest {
     Vbid vbid{};
     uint32_t opaque{0};
-    Seqno start{};          ///< the client has everything up to here
-    Seqno end{UINT64_MAX};  ///< last seqno requested
-    bool diskOnly{false};   ///< end after the backfill
+    Seqno start{};  ///< the client has everything up to here
+    /// The stream ends with the snapshot that contains it.
+    Seqno end{UINT64_MAX};
+    bool diskOnly{false};  ///< end after the backfill
     MessageFormat format{};
     /// The snapshot that the client has in part: it is consistent at its start and again at its
     /// end. Empty: it is consistent at `start`.
@@ -138,15 +144,18 @@ class ActiveStream {
     void readCheckpoints(const Lock& lock);
     /// Continues by backfill, from lastRead_.
     void dropCursor(const Lock& lock);
+    [[nodiscard]] bool isComplete(const Lock& lock) const;
     void finishIfComplete(const Lock& lock);
     bool prepareBackfill();
     enum class Scanned : uint8_t { Paused, GivenUp, Complete, Failed, MissedDeletions };
     /// Opens the scan, for the first time or after an earlier one was given back. Complete means
     /// that it may be read.
     Scanned openScan();
+    /// Announces a later end if documents moved beyond the view before the open scan was opened.
+    void extendView();
     Scanned scan();
     void closeScan() noexcept;
-    void finishBackfill(Scanned scanned, Seqno high);
+    void finishBackfill(Scanned scanned);
     void endLocked(EndStatus status, bool silently, const Lock& lock) noexcept;
     /// Number of waiting messages, including the end message.
     [[nodiscard]] size_t waiting(const Lock& /*lock*/) const {
@@ -175,6 +184,8 @@ class ActiveStream {
     struct View {
         Seqno high{};
         Seqno snapshotEnd{};
+        /// Documents that moved beyond `high` before they were read are at or below it.
+        Seqno movedTo{};
         /// Deletions purged up to here are known to be harmless; beyond, the client may miss one.
         Seqno purged{};
     };

@@ -28,7 +28,7 @@ class BackfillScan {
         GivenUp,  ///< the source needs its memory back: the rest needs another scan
     };
     virtual Step next(ItemPtr& item) = 0;
-    /// The view's high seqno.
+    /// The vBucket's high seqno in this view, even if the scan ends earlier.
     [[nodiscard]] virtual Seqno high() const = 0;
     /// Highest seqno of a purged tombstone: a client that has something, but less than that, has
     /// missed a deletion.

@@ -43,10 +43,10 @@ class ListScan final : public BackfillScan {
   public:
     ListScan(VBucket& vbucket, Seqno from, Seqno last)
         : reader_(*vbucket.sequence(), vbucket.id(), from, last),
-          snapshotEnd_(reader_.last()),
+          snapshotEnd_(reader_.high()),
           purged_(vbucket.purgedSeqno()) {
         const SnapshotRange snapshot = vbucket.checkpoints().currentSnapshot();
-        if (snapshot.start <= reader_.last()) {
+        if (snapshot.start <= reader_.high()) {
             snapshotEnd_ = std::max(snapshotEnd_, snapshot.end);
         }
     }
@@ -79,7 +79,7 @@ class ListScan final : public BackfillScan {
         item = std::move(items_[next_++]);
         return Step::Item;
     }
-    [[nodiscard]] Seqno high() const override { return reader_.last(); }
+    [[nodiscard]] Seqno high() const override { return reader_.high(); }
     [[nodiscard]] Seqno snapshotEnd() const override { return snapshotEnd_; }
     [[nodiscard]] Seqno purged() const override { return purged_; }
 

@@ -7,6 +7,7 @@
 
 #include "bucket/test_support.h"
 #include "dcp/bucket_backfill.h"
+#include "dcp/consumer.h"
 #include "executor/fake_executor.h"
 
 namespace kv::dcp {
@@ -78,6 +79,48 @@ TEST_F(BucketProducerTest, AReplicasStreamsEndWhenItsHistoryBecomesAnother) {
     ASSERT_EQ(received.size(), 1U);
     EXPECT_EQ(received.back().kind, MessageKind::StreamEnd);
     EXPECT_EQ(EndStatus{received.back().detail}, EndStatus::StateChanged);
+}
+
+TEST_F(BucketProducerTest, AScanUpToAnEarlierSeqnoEndsWhereItsVBucketDoes) {
+    for (int i = 0; i < 4; ++i) {
+        client_.set("k" + std::to_string(i), "v");
+    }
+    const auto scan = backfill_.open(kVb, Seqno{0}, Seqno{2});
+    EXPECT_EQ(scan->high(), Seqno{4});
+    EXPECT_EQ(scan->snapshotEnd(), Seqno{4});
+}
+
+TEST_F(BucketProducerTest, AReplicaIsConsistentOnlyWithWhatMovedAheadOfAReplacedScan) {
+    constexpr int kItems = 100;
+    const std::string value(100'000, 'x');  // a read ends long before the last document
+    const auto key = [](int i) { return "k" + std::to_string(i); };
+    for (int i = 0; i < kItems; ++i) {
+        client_.set(key(i), value);
+    }
+    open();
+    EXPECT_FALSE(producer_.producer().step());
+    executor_.advance(1ms);
+    const auto stream = producer_.producer().findStream(kVb);
+    ASSERT_TRUE(stream->giveScanBack());
+    ASSERT_LT(stream->stats().lastRead, Seqno{60});
+    client_.set(key(60), "new");
+    client_.set(key(70), "new");
+    const auto sent = receive();
+
+    for (const Seqno last : {Seqno{kItems}, Seqno{kItems + 2}}) {
+        const auto bucket = test::makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
+        bucket->setVBucketState(kVb, VbState::Replica, client_.now);
+        test::Client replica(*bucket);
+        Consumer consumer(*bucket);
+        consumer.addStream(kVb, 0);
+        for (size_t next = 0; replica.vb().highSeqno() < last; ++next) {
+            ASSERT_EQ(consumer.receive(sent.at(next), client_.now), Applied::Ok);
+        }
+        bucket->setVBucketState(kVb, VbState::Active, client_.now);
+        const bool whole = last > Seqno{kItems};
+        EXPECT_EQ(replica.valueOf(key(60)), whole ? "new" : "[key not found]");
+        EXPECT_EQ(replica.vb().failoverLog().entries().front().seqno, whole ? last : Seqno{0});
+    }
 }
 
 /// The last seqno is that of a purged tombstone: a backfill has nothing at it.

@@ -26,12 +26,43 @@ TYPED_TEST(ProducerTest, SendsAStreamInOrderAndEndsIt) {
         node.write(vb, key);
     }
     const auto got = node.drain();
-    const std::vector<std::pair<uint64_t, std::string>> expected{{1, "a"}, {2, "b"}, {3, "c"}};
+    // Whole snapshots: in this one, "d" might have replaced a document up to the requested end.
+    const std::vector<std::pair<uint64_t, std::string>> expected{
+            {1, "a"}, {2, "b"}, {3, "c"}, {4, "d"}};
     EXPECT_EQ(documents(got, vb), expected);
     ASSERT_EQ(got.back().kind, MessageKind::StreamEnd);
     EXPECT_EQ(got.back().opaque, 103u);
     EXPECT_EQ(node.producer.findStream(vb), nullptr);
     EXPECT_TRUE(node.producer.paused());
+}
+
+TYPED_TEST(ProducerTest, AStreamEndsAfterTheSnapshotThatContainsItsEnd) {
+    Node<TypeParam> node;
+    node.config.maxItems = 3;
+    const Vbid vb{3};
+    node.stream(vb, Seqno{0}, Seqno{2});
+    for (const char* key : {"a", "b", "a", "c", "d", "e"}) {
+        node.write(vb, key);
+    }
+    const auto got = node.drain();
+    const std::vector<std::pair<uint64_t, std::string>> expected{{2, "b"}, {3, "a"}, {4, "c"}};
+    EXPECT_EQ(documents(got, vb), expected);
+    EXPECT_EQ(markers(got), (Ranges{{0, 4}})) << "1 was replaced by 3";
+    ASSERT_EQ(got.back().kind, MessageKind::StreamEnd);
+    EXPECT_EQ(EndStatus{got.back().detail}, EndStatus::Ok);
+}
+
+TYPED_TEST(ProducerTest, AReplicasStreamEndsWithThePartOfTheSnapshotThatItHas) {
+    Node<TypeParam> node;
+    const Vbid vb{3};
+    node.managers[vb.get()]->createSnapshot({Seqno{1}, Seqno{9}}, CheckpointType::Memory, false, 1);
+    node.receive(vb, 2);
+    node.receive(vb, 4);
+    node.stream(vb, Seqno{0}, Seqno{4});
+    const auto got = node.drain();
+    EXPECT_EQ(documents(got, vb).size(), 2U);
+    EXPECT_EQ(markers(got), (Ranges{{0, 9}})) << "it is not consistent at 4";
+    EXPECT_EQ(got.back().kind, MessageKind::StreamEnd);
 }
 
 TYPED_TEST(ProducerTest, SendsDeletionsAndContinuesWhenMoreIsWritten) {

@@ -14,6 +14,7 @@ using namespace testing_support;
 class ScanWatchTest : public testing::Test {
   protected:
     static constexpr int kItems = 100;
+    static constexpr int kUnread = 40;  ///< the first read brings less
 
     ScanWatchTest() {
         node_.config.maxItems = 4;
@@ -30,6 +31,52 @@ class ScanWatchTest : public testing::Test {
         node_.persist(Vbid{vb});
         streams_.push_back(node_.stream(Vbid{vb}));
         return streams_.back();
+    }
+    /// A stream of the next vBucket, which has kItems stored documents.
+    std::shared_ptr<ActiveStream> newStream(StreamRequest request = {}) {
+        request.vbid = Vbid{++vb_};
+        streamOf(vb_);
+        return std::make_shared<ActiveStream>(request, "another", node_.managers[vb_]->cursors(),
+                                              node_.store);
+    }
+    /// The same, whose scan was given back after it had read less than kUnread documents.
+    std::shared_ptr<ActiveStream> halfReadStream(const StreamRequest& request = {}) {
+        auto stream = newStream(request);
+        stream->runBackfill();
+        EXPECT_TRUE(stream->giveScanBack());
+        EXPECT_LT(stream->stats().lastRead, Seqno{kUnread});
+        return stream;
+    }
+    /// Stores new versions of some documents of that vBucket.
+    void overwrite(int from, int to) {
+        for (int i = from; i < to; ++i) {
+            node_.write(Vbid{vb_}, "k" + std::to_string(i));
+        }
+        node_.persist(Vbid{vb_});
+    }
+    /// Expects that a client has all documents wherever the markers tell it that it is consistent,
+    /// and that it is consistent at the end.
+    static void expectAllAtConsistentPoints(const std::vector<Message>& messages) {
+        std::set<std::string> keys;
+        Seqno consistent{};
+        Seqno end{};
+        const auto claim = [&](Seqno seqno) {
+            if (seqno > std::exchange(consistent, seqno)) {
+                EXPECT_EQ(keys.size(), static_cast<size_t>(kItems)) << "at " << seqno.get();
+            }
+        };
+        for (const auto& message : messages) {
+            if (message.kind == MessageKind::SnapshotMarker) {
+                claim(message.start);
+                end = message.end;
+            } else if (message.item) {
+                keys.emplace(message.item->key());
+                if (message.item->seqno() == end) {
+                    claim(end);
+                }
+            }
+        }
+        EXPECT_EQ(consistent, end);
     }
     void run(TaskTime now) { watch_.run(streams_, now); }
     static bool isOpen(const ActiveStream& stream) { return stream.scanSight().number != 0; }
@@ -51,6 +98,7 @@ class ScanWatchTest : public testing::Test {
     }
 
     Node<Producer> node_;
+    uint16_t vb_{0};
     ScanWatch watch_{node_.store, {.idleSeconds = 30, .ageSeconds = 60}};
     ScanWatch::Streams streams_;
 };
@@ -161,16 +209,59 @@ TEST_F(ScanWatchTest, AResumedClientRollsBackWhenDeletionsAheadOfItArePurged) {
     EXPECT_EQ(EndStatus{got.back().detail}, EndStatus::Rollback);
 }
 
-TEST_F(ScanWatchTest, MutationsAfterTheViewComeAfterIt) {
-    const auto stream = streamOf(0);
-    stream->runBackfill();
-    ASSERT_TRUE(stream->giveScanBack());
-    node_.write(Vbid{0}, "k3");  // a new version, whether the old one was read or not
-    node_.persist(Vbid{0});
-    const auto got = finish(*stream);
-    const auto found = documents(got, Vbid{0});
-    EXPECT_EQ(found.back(), (std::pair<uint64_t, std::string>{kItems + 1, "k3"}));
-    EXPECT_EQ(markers(got).front(), (std::pair<uint64_t, uint64_t>{0, kItems}));
+TEST_F(ScanWatchTest, AStreamIsConsistentOnlyWithWhatMovedAheadOfItsReplacedScan) {
+    for (const int first : {0, 60, kItems - 1, kUnread}) {
+        const auto stream = halfReadStream();
+        overwrite(first, kItems);
+        const auto got = finish(*stream);
+        expectAllAtConsistentPoints(got);
+        const auto high = static_cast<uint64_t>(2 * kItems - first);
+        EXPECT_EQ(markers(got).back(), (std::pair<uint64_t, uint64_t>{0, high})) << first;
+        EXPECT_EQ(documents(got, Vbid{vb_}).back().first, high) << first;
+    }
+}
+
+TEST_F(ScanWatchTest, AScanThatIsReplacedAgainAndAgainPromisesNothingThatIsMissing) {
+    const auto stream = halfReadStream();
+    std::vector<Message> got;
+    for (int round = 0; round < 20; ++round) {
+        overwrite(kItems - 5 * (round + 1), kItems - 5 * round);
+        StreamNeeds needs{};
+        while (auto message = stream->next(needs, ListWhilePending::No)) {
+            got.push_back(std::move(*message));
+        }
+        stream->runBackfill();
+        stream->giveScanBack();
+    }
+    for (auto& message : finish(*stream)) {
+        got.push_back(std::move(message));
+    }
+    expectAllAtConsistentPoints(got);
+    EXPECT_EQ(documents(got, Vbid{vb_}).back().first, 2 * kItems);
+}
+
+TEST_F(ScanWatchTest, AStreamThatEndsByItselfSendsWhatMovedAheadOfItsReplacedScan) {
+    for (const bool diskOnly : {false, true}) {
+        const auto stream = halfReadStream({.end = Seqno{kItems}, .diskOnly = diskOnly});
+        overwrite(60, 70);
+        const auto got = finish(*stream);
+        ASSERT_EQ(got.back().kind, MessageKind::StreamEnd);
+        EXPECT_EQ(EndStatus{got.back().detail}, EndStatus::Ok);
+        EXPECT_EQ(documents(got, Vbid{vb_}).back().first, kItems + 10U) << diskOnly;
+        expectAllAtConsistentPoints(got);
+    }
+}
+
+TEST_F(ScanWatchTest, AStreamThatEndsByItselfSendsWhatMovedBeforeItsScan) {
+    for (const bool diskOnly : {false, true}) {
+        const auto stream = newStream({.end = Seqno{kItems}, .diskOnly = diskOnly});
+        overwrite(60, 70);
+        const auto got = finish(*stream);
+        ASSERT_EQ(got.back().kind, MessageKind::StreamEnd);
+        EXPECT_EQ(EndStatus{got.back().detail}, EndStatus::Ok);
+        EXPECT_EQ(markers(got), (Ranges{{0, kItems + 10}})) << diskOnly;
+        expectAllAtConsistentPoints(got);
+    }
 }
 
 }  // namespace
