@@ -2,7 +2,11 @@
 // and the server continues. (server_test.cc tests the fate of the connection.)
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "memory/failing_heap.h"
+#include "persistence/temp_dir.h"
+#include "server/replication/cluster_fence.h"
 #include "server/test_support.h"
 
 namespace kv::server {
@@ -72,6 +76,51 @@ TEST(RequestAllocationFailure, AtALargeSet) {
 
 TEST(RequestAllocationFailure, AtAForeignVersion) {
     EXPECT_GE(failEach(Opcode::kSetWithMeta, "theirs"), 2);
+}
+
+/// This node is the only one.
+std::shared_ptr<const ClusterConfig> configOf(const Bucket& bucket) {
+    const nlohmann::json row{0};
+    const nlohmann::json rows(bucket.vbucketCount(), row);
+    const nlohmann::json json{
+            {"rev", 2},
+            {"nodesExt", {{{"thisNode", true}}}},
+            {"vBucketServerMap", {{"serverList", {"a:1"}}, {"vBucketMap", rows}}}};
+    return std::make_shared<const ClusterConfig>(
+            ClusterConfig::parse(json.dump(), bucket.vbucketCount()));
+}
+
+TEST(RequestAllocationFailure, AtAConfigThatActivatesVBucketsOfARestartedNode) {
+    for (long nth = 0;; ++nth) {
+        const TempDir dir;
+        const auto bucket = makeBucket();
+        const auto config = configOf(*bucket);
+        const auto initial = [&bucket] {
+            return ClusterConfig("default", bucket->vbucketCount(), 11210, "uuid");
+        };
+        {
+            PublishedConfig inForce(initial(), "uuid");
+            ClusterFence before(*bucket, dir.root() / "cluster.json");
+            ASSERT_EQ(before.publish(config, inForce, [](Vbid) {}), OpStatus::Ok);
+        }
+        PublishedConfig inForce(initial(), "uuid");
+        ClusterFence fence(*bucket, dir.root() / "cluster.json");
+        ASSERT_EQ(bucket->vbucket(Vbid{0}).state(), VbState::Pending);
+        const auto publish = [&] { return fence.publish(config, inForce, [](Vbid) {}); };
+        OpStatus status{};
+        const bool failed = runsOutOfMemory(nth, [&] { status = publish(); });
+        EXPECT_EQ(failed ? publish() : status, OpStatus::Ok) << "allocation " << nth;
+        EXPECT_FALSE(fence.isUp());
+        EXPECT_EQ(publish(), OpStatus::KeyExists);
+        for (uint16_t id = 0; id < bucket->vbucketCount(); ++id) {
+            EXPECT_EQ(bucket->vbucket(Vbid{id}).state(), VbState::Active)
+                    << "allocation " << nth << ", vBucket " << id;
+        }
+        if (!failed || testing::Test::HasFailure()) {
+            EXPECT_GE(nth, bucket->vbucketCount());
+            return;
+        }
+    }
 }
 
 }  // namespace

@@ -76,7 +76,10 @@ OpStatus ClusterFence::publish(const std::shared_ptr<const ClusterConfig>& confi
                                const std::function<void(Vbid)>& activated) {
     const std::lock_guard publishing(publishing_);  // nobody else changes stored_
     const auto version = config->version();
-    if (version <= inForce.current()->version() || (stored_ && version < *stored_)) {
+    const auto current = inForce.current()->version();
+    // Behind the fence, the current config was not applied to every vBucket: it is accepted again.
+    const bool isOld = isUp() ? version < current : version <= current;
+    if (isOld || (stored_ && version < *stored_)) {
         return OpStatus::KeyExists;
     }
     if (stored_ != version) {
@@ -89,9 +92,11 @@ OpStatus ClusterFence::publish(const std::shared_ptr<const ClusterConfig>& confi
     }
     const std::lock_guard lock(mutex_);
     stored_ = version;
+    // Before vBuckets become active: operations on them depend on the config.
     inForce.publish(config);
-    if (std::exchange(up_, false)) {
+    if (up_) {
         lower(*config, activated);
+        up_ = false;
     }
     return OpStatus::Ok;
 }

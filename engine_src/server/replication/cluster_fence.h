@@ -38,7 +38,9 @@ class ClusterFence {
     /// Stores the config's revision and makes the config current. Returns KeyExists without any
     /// change if the config is not newer than the current one, or is older than the stored one;
     /// TmpFail if the revision cannot be stored. Calls `activated` for each vBucket that becomes
-    /// active because the fence is lowered: its streams belong to the previous history.
+    /// active because the fence is lowered: its streams belong to the previous history. Throws
+    /// std::bad_alloc if some vBuckets could not become active: the fence stays up, and publishing
+    /// the config again activates the rest.
     OpStatus publish(const std::shared_ptr<const ClusterConfig>& config, PublishedConfig& inForce,
                      const std::function<void(Vbid)>& activated);
     [[nodiscard]] KeyValues stats() const;
