@@ -90,37 +90,68 @@ TEST_F(BucketProducerTest, AScanUpToAnEarlierSeqnoEndsWhereItsVBucketDoes) {
     EXPECT_EQ(scan->snapshotEnd(), Seqno{4});
 }
 
-TEST_F(BucketProducerTest, AReplicaIsConsistentOnlyWithWhatMovedAheadOfAReplacedScan) {
-    constexpr int kItems = 100;
-    const std::string value(100'000, 'x');  // a read ends long before the last document
-    const auto key = [](int i) { return "k" + std::to_string(i); };
-    for (int i = 0; i < kItems; ++i) {
-        client_.set(key(i), value);
-    }
-    open();
-    EXPECT_FALSE(producer_.producer().step());
-    executor_.advance(1ms);
-    const auto stream = producer_.producer().findStream(kVb);
-    ASSERT_TRUE(stream->giveScanBack());
-    ASSERT_LT(stream->stats().lastRead, Seqno{60});
-    client_.set(key(60), "new");
-    client_.set(key(70), "new");
-    const auto sent = receive();
-
-    for (const Seqno last : {Seqno{kItems}, Seqno{kItems + 2}}) {
-        const auto bucket = test::makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
-        bucket->setVBucketState(kVb, VbState::Replica, client_.now);
-        test::Client replica(*bucket);
-        Consumer consumer(*bucket);
-        consumer.addStream(kVb, 0);
-        for (size_t next = 0; replica.vb().highSeqno() < last; ++next) {
-            ASSERT_EQ(consumer.receive(sent.at(next), client_.now), Applied::Ok);
+/// A backfill whose scan was given back, and whose unread documents were partly overwritten.
+class ReplacedScan : public BucketProducerTest {
+  protected:
+    static constexpr int kItems = 100;
+    static std::string key(int i) { return "k" + std::to_string(i); }
+    /// Returns what the stream sends if the documents from `first` on are overwritten; those that
+    /// it has read are left alone.
+    std::vector<Message> overwrittenFrom(int first) {
+        const std::string value(100'000, 'x');  // a read ends long before the last document
+        for (int i = 0; i < kItems; ++i) {
+            client_.set(key(i), value);
         }
-        bucket->setVBucketState(kVb, VbState::Active, client_.now);
-        const bool whole = last > Seqno{kItems};
-        EXPECT_EQ(replica.valueOf(key(60)), whole ? "new" : "[key not found]");
-        EXPECT_EQ(replica.vb().failoverLog().entries().front().seqno, whole ? last : Seqno{0});
+        open();
+        EXPECT_FALSE(producer_.producer().step());
+        executor_.advance(1ms);
+        const auto stream = producer_.producer().findStream(kVb);
+        EXPECT_TRUE(stream->giveScanBack());
+        const auto read = static_cast<int>(stream->stats().lastRead.get());
+        EXPECT_LT(read, 60);
+        for (int i = std::max(first, read); i < kItems - 1; ++i) {
+            client_.set(key(i), "new");
+        }
+        if (first == 0) {
+            client_.set(key(kItems - 1), "new");
+        }
+        return receive();
     }
+    void becomesReplica(Bucket& bucket) {
+        bucket.setVBucketState(kVb, VbState::Replica, client_.now);
+    }
+};
+
+TEST_F(ReplacedScan, AReplicaPromotedAtTheEndOfTheFirstScanIsNotConsistentThere) {
+    const auto sent = overwrittenFrom(60);
+    const auto bucket = test::makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
+    becomesReplica(*bucket);
+    test::Client replica(*bucket);
+    Consumer consumer(*bucket);
+    consumer.addStream(kVb, 0);
+    for (size_t next = 0; replica.vb().highSeqno() < Seqno{kItems}; ++next) {
+        ASSERT_EQ(consumer.receive(sent.at(next), client_.now), Applied::Ok);
+    }
+    bucket->setVBucketState(kVb, VbState::Active, client_.now);
+    EXPECT_EQ(replica.valueOf(key(60)), "[key not found]");
+    EXPECT_EQ(replica.vb().failoverLog().entries().front().seqno, Seqno{0});
+}
+
+TEST_F(ReplacedScan, AReplicaIsConsistentWhenItHasEverything) {
+    const auto sent = overwrittenFrom(0);
+    const auto bucket = test::makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
+    becomesReplica(*bucket);
+    test::Client replica(*bucket);
+    Consumer consumer(*bucket);
+    consumer.addStream(kVb, 0);
+    for (const Message& message : sent) {
+        ASSERT_EQ(consumer.receive(message, client_.now), Applied::Ok);
+        const Seqno high = replica.vb().highSeqno();
+        const bool consistent = high >= replica.vb().checkpoints().currentSnapshot().end;
+        EXPECT_EQ(consistent, bucket->stats().storedValues % kItems == 0) << high.get();
+    }
+    EXPECT_EQ(replica.vb().highSeqno(), client_.vb().highSeqno());
+    EXPECT_EQ(bucket->stats().storedValues, static_cast<size_t>(kItems));
 }
 
 /// The last seqno is that of a purged tombstone: a backfill has nothing at it.
