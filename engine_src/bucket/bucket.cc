@@ -81,7 +81,7 @@ OpStatus Bucket::setVBucketState(Vbid vbid, VbState state, const OpTime& now, If
     if (!lock.owns_lock()) {
         return OpStatus::WouldBlock;
     }
-    vbucket(vbid).setState(state);
+    vbucket(vbid).setState(state, [this, vbid] { listeners_.notifyStateChanged(vbid); });
     onStateChange(vbucket(vbid), now);
     return OpStatus::Ok;
 }
@@ -156,7 +156,7 @@ bool Bucket::adoptHistory(Vbid vbid, uint64_t term, std::vector<FailoverEntry> l
     target.setRefusedHistory({});
     onStateChange(target, now);
     if (isNew) {
-        listeners_.notifyNewHistory(vbid);
+        listeners_.notifyStateChanged(vbid);
     }
     return true;
 }

@@ -194,6 +194,45 @@ TEST_P(BucketStress, NoSeqnoIsAssignedAfterTheVBucketStoppedBeingActive) {
     }
 }
 
+TEST_P(BucketStress, ListenersHearOfAPromotionBeforeTheFirstSeqnoOfItsHistory) {
+    struct Recorder final : SeqnoListener {
+        explicit Recorder(const VBucket& promoted) : vbucket(promoted) {}
+        void onSeqno(Vbid, Seqno) noexcept override {}
+        void onStateChanged(Vbid) noexcept override {
+            if (vbucket.state() == VbState::Active) {
+                for (int i = 0; i < 20; ++i) {
+                    std::this_thread::yield();
+                }
+                atPromotion.push_back(vbucket.highSeqno());
+            }
+        }
+        const VBucket& vbucket;
+        std::vector<Seqno> atPromotion;
+    };
+    Recorder recorder(bucket->vbucket(Vbid{0}));
+    bucket->listeners().add(&recorder);
+    std::atomic<bool> stop{false};
+    std::thread writer([&] {
+        const BucketMemoryGuard guard(bucket->memory());
+        while (!stop) {
+            (void)bucket->store(Vbid{0}, "k", StoreMode::Set, "v", {}, OpTime::now());
+        }
+    });
+    std::vector<Seqno> high;
+    for (int i = 0; i < 200; ++i) {
+        bucket->setVBucketState(Vbid{0}, VbState::Replica, OpTime::now());
+        high.push_back(bucket->vbucket(Vbid{0}).highSeqno());
+        bucket->setVBucketState(Vbid{0}, VbState::Active, OpTime::now());
+        while (bucket->vbucket(Vbid{0}).highSeqno() == high.back()) {
+            std::this_thread::yield();
+        }
+    }
+    stop = true;
+    writer.join();
+    bucket->listeners().remove(&recorder);
+    EXPECT_EQ(recorder.atPromotion, high);
+}
+
 TEST_P(BucketStress, ListenersMayComeAndGoUnderLoad) {
     struct Counter final : SeqnoListener {
         std::atomic<uint64_t> calls{0};

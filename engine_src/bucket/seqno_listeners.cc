@@ -38,10 +38,10 @@ void SeqnoListeners::notifyRolledBack(Vbid vbid) noexcept {
     }
 }
 
-void SeqnoListeners::notifyNewHistory(Vbid vbid) noexcept {
+void SeqnoListeners::notifyStateChanged(Vbid vbid) noexcept {
     const std::shared_lock lock(mutex_);
     for (SeqnoListener* listener : listeners_) {
-        listener->onNewHistory(vbid);
+        listener->onStateChanged(vbid);
     }
 }
 

@@ -12,7 +12,7 @@
 
 namespace kv {
 
-/// Receives every new seqno after the hash-bucket lock has been released. The call must be quick
+/// Receives every new seqno after the hash-bucket lock has been released. The calls must be quick
 /// and must not call back into the bucket. The listener must outlive its registration.
 class SeqnoListener {
   public:
@@ -20,8 +20,10 @@ class SeqnoListener {
     virtual void onSeqno(Vbid vbid, Seqno seqno) noexcept = 0;
     /// A replica rolled back: seqnos that it had are no longer part of its history.
     virtual void onRolledBack(Vbid) noexcept {}
-    /// A replica follows another history from here on.
-    virtual void onNewHistory(Vbid) noexcept {}
+    /// From here on the vBucket has another state, or a replica follows another history. A new
+    /// state is reported with every hash-bucket lock of the vBucket held: what was opened before
+    /// receives no seqno of the new history.
+    virtual void onStateChanged(Vbid) noexcept {}
 };
 
 class SeqnoListeners {
@@ -36,7 +38,7 @@ class SeqnoListeners {
         }
     }
     void notifyRolledBack(Vbid vbid) noexcept;
-    void notifyNewHistory(Vbid vbid) noexcept;
+    void notifyStateChanged(Vbid vbid) noexcept;
 
   private:
     void notifyAll(Vbid vbid, Seqno seqno) noexcept;

@@ -45,7 +45,7 @@ VBucket::~VBucket() {
     }
 }
 
-void VBucket::setState(VbState state) {
+void VBucket::setState(VbState state, const std::function<void()>& changed) {
     const auto guard = table_.lockAll();
     if (state == state_.load(std::memory_order_relaxed)) {
         return;  // the holder of a key's lock keeps it
@@ -73,6 +73,8 @@ void VBucket::setState(VbState state) {
     }
     state_.store(state, std::memory_order_release);
     keyLocks_.clear();
+    // After the new state: BucketProducer::open() adds a stream first and then looks at the state.
+    changed();
 }
 
 VBucket::ClearMemory VBucket::allocateClearMemory() const {

@@ -6,7 +6,7 @@
 // the same time. The state changes only with every hash-bucket lock held, so an operation that has
 // seen "active" under its lock can rely on it until it is done: no seqno is assigned after a
 // vBucket has stopped being active. Lock order: hash-bucket lock, sequence list, checkpoint
-// manager. Listeners are notified after the locks are released.
+// manager. Listeners are notified of seqnos after the locks are released.
 #pragma once
 
 #include <atomic>
@@ -119,8 +119,10 @@ class VBucket {
     [[nodiscard]] VbState state() const { return state_.load(std::memory_order_acquire); }
     /// Waits for running operations. Becoming active begins a new history in the failover log, at
     /// the end of the last complete snapshot; that may throw std::bad_alloc, without any change.
-    /// Other states do not throw.
-    void setState(VbState state);
+    /// Other states do not throw. Calls `changed`, which must not throw, if this is another state:
+    /// with all hash-bucket locks held, so before any operation sees it.
+    void setState(
+            VbState state, const std::function<void()>& changed = [] {});
     /// Held by a thread that changes the state while its decision must stay valid. Comes before
     /// every other lock.
     [[nodiscard]] std::unique_lock<std::mutex> lockState() { return std::unique_lock(stateMutex_); }

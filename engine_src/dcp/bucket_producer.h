@@ -56,7 +56,7 @@ class BucketProducer final : private SeqnoListener {
     void onRolledBack(Vbid vbid) noexcept override {
         producer_.endStream(vbid, EndStatus::Rollback);
     }
-    void onNewHistory(Vbid vbid) noexcept override {
+    void onStateChanged(Vbid vbid) noexcept override {
         producer_.endStream(vbid, EndStatus::StateChanged);
     }
 

@@ -154,6 +154,30 @@ TEST_F(ReplacedScan, AReplicaIsConsistentWhenItHasEverything) {
     EXPECT_EQ(bucket->stats().storedValues, static_cast<size_t>(kItems));
 }
 
+TEST_F(BucketProducerTest, AStreamFromBeforeAPromotionCarriesNothingOfTheNewHistory) {
+    for (const VbState before : {VbState::Replica, VbState::Pending}) {
+        bucket_->setVBucketState(kVb, before, client_.now);
+        open();
+        EXPECT_TRUE(receive().empty());
+        bucket_->setVBucketState(kVb, VbState::Active, client_.now);
+        client_.set("k", "v");
+        const auto received = receive();
+        ASSERT_EQ(received.size(), 1U);
+        EXPECT_EQ(received.back().kind, MessageKind::StreamEnd);
+        EXPECT_EQ(EndStatus{received.back().detail}, EndStatus::StateChanged);
+        client_.vb().clear({}, client_.now);
+    }
+}
+
+TEST_F(BucketProducerTest, AStateThatStaysTheSameEndsNoStream) {
+    open();
+    bucket_->setVBucketState(kVb, VbState::Active, client_.now);
+    client_.set("k", "v");
+    const auto received = receive();
+    ASSERT_EQ(received.size(), 2U);
+    EXPECT_EQ(received.back().kind, MessageKind::Mutation);
+}
+
 /// The last seqno is that of a purged tombstone: a backfill has nothing at it.
 class PurgedEnd : public BucketProducerTest {
   protected:

@@ -173,25 +173,6 @@ std::vector<std::shared_ptr<BucketProducer>> DcpNode::living() const {
     return all;
 }
 
-void DcpNode::endStreams(Vbid vbid) {
-    const BucketMemoryGuard guard(bucket_.memory());
-    // Without a list of them, since this must not fail. From the last one on: a producer that is
-    // removed in the meantime moves those behind it, which were already visited.
-    for (size_t at = SIZE_MAX; at != 0;) {
-        std::shared_ptr<BucketProducer> producer;
-        {
-            const std::scoped_lock lock(mutex_);
-            at = std::min(at, producers_.size());
-            if (at != 0) {
-                producer = producers_[--at].lock();
-            }
-        }
-        if (producer) {
-            producer->producer().endStream(vbid, EndStatus::StateChanged);
-        }
-    }
-}
-
 bool DcpNode::dropCursor(Vbid vbid, const CursorPtr& cursor) {
     const BucketMemoryGuard guard(bucket_.memory());
     const auto all = living();

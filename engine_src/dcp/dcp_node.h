@@ -45,8 +45,6 @@ class DcpNode final : private CursorDropper {
     /// Destroys a producer whose connection is gone on another thread, because that may have to
     /// wait for a read from disk.
     void retire(std::shared_ptr<BucketProducer> producer) noexcept;
-    /// Ends the streams of a vBucket whose state changed, with end messages. Allocates nothing.
-    void endStreams(Vbid vbid);
 
     struct ProducerLine {
         std::string name;

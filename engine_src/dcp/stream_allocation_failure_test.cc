@@ -273,7 +273,7 @@ TEST(EndStreamsAllocationFailure, EndsThemWithoutMemory) {
     }
     producers[1].reset();
     allocationsLeft = 0;
-    EXPECT_NO_THROW(node.endStreams(Vbid{0}));
+    EXPECT_NO_THROW(bucket->setVBucketState(Vbid{0}, VbState::Replica, OpTime::now()));
     allocationsLeft = -1;
     for (const size_t left : {size_t{0}, size_t{2}}) {
         EXPECT_EQ(producers[left]->producer().findStream(Vbid{0})->state(), StreamState::Dead);

@@ -3,7 +3,6 @@
 #include <chrono>
 
 #include "bucket/vbucket.h"
-#include "dcp/dcp_node.h"
 #include "logging/log.h"
 #include "protocol/extras.h"
 #include "server/commands/bucket_job.h"
@@ -85,7 +84,6 @@ After setVBucket(CommandContext& context, const FrameView& request) {
     auto& bucket = context.server.bucket;
     const Vbid vbid{request.header.vbucket()};
     const auto wanted = static_cast<VbState>(state);
-    const bool changes = bucket.hasVBucket(vbid) && bucket.vbucket(vbid).state() != wanted;
     ClusterFence* const fence = context.server.fence;
     const auto status =
             fence != nullptr
@@ -98,9 +96,6 @@ After setVBucket(CommandContext& context, const FrameView& request) {
     if (status != OpStatus::Ok) {
         replyRefusal(context, request, status);
     } else {
-        if (changes && context.server.dcp != nullptr) {
-            context.server.dcp->endStreams(vbid);
-        }
         reply(context, request, {});
     }
     return After::Continue;
@@ -132,13 +127,7 @@ After delVBucket(CommandContext& context, const FrameView& request) {
 }
 
 OpStatus publish(ServerContext& server, const std::shared_ptr<const ClusterConfig>& config) {
-    const auto endStreams = [&server](Vbid vbid) {
-        if (server.dcp != nullptr) {
-            server.dcp->endStreams(vbid);
-        }
-    };
-    const OpStatus status = server.fence != nullptr
-                                    ? server.fence->publish(config, server.config, endStreams)
+    const OpStatus status = server.fence != nullptr ? server.fence->publish(config, server.config)
                             : server.config.publish(config) ? OpStatus::Ok
                                                             : OpStatus::KeyExists;
     if (status == OpStatus::Ok && server.onClusterConfig) {

@@ -101,12 +101,12 @@ TEST(RequestAllocationFailure, AtAConfigThatActivatesVBucketsOfARestartedNode) {
         {
             PublishedConfig inForce(initial(), "uuid");
             ClusterFence before(*bucket, dir.root() / "cluster.json");
-            ASSERT_EQ(before.publish(config, inForce, [](Vbid) {}), OpStatus::Ok);
+            ASSERT_EQ(before.publish(config, inForce), OpStatus::Ok);
         }
         PublishedConfig inForce(initial(), "uuid");
         ClusterFence fence(*bucket, dir.root() / "cluster.json");
         ASSERT_EQ(bucket->vbucket(Vbid{0}).state(), VbState::Pending);
-        const auto publish = [&] { return fence.publish(config, inForce, [](Vbid) {}); };
+        const auto publish = [&] { return fence.publish(config, inForce); };
         OpStatus status{};
         const bool failed = runsOutOfMemory(nth, [&] { status = publish(); });
         EXPECT_EQ(failed ? publish() : status, OpStatus::Ok) << "allocation " << nth;

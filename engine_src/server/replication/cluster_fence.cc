@@ -72,8 +72,7 @@ OpStatus ClusterFence::setVBucketState(Vbid vbid, VbState state, const OpTime& n
 }
 
 OpStatus ClusterFence::publish(const std::shared_ptr<const ClusterConfig>& config,
-                               PublishedConfig& inForce,
-                               const std::function<void(Vbid)>& activated) {
+                               PublishedConfig& inForce) {
     const std::lock_guard publishing(publishing_);  // nobody else changes stored_
     const auto version = config->version();
     const auto current = inForce.current()->version();
@@ -95,7 +94,7 @@ OpStatus ClusterFence::publish(const std::shared_ptr<const ClusterConfig>& confi
     // Before vBuckets become active: operations on them depend on the config.
     inForce.publish(config);
     if (up_) {
-        lower(*config, activated);
+        lower(*config);
         up_ = false;
     }
     return OpStatus::Ok;
@@ -112,7 +111,7 @@ void ClusterFence::store(protocol::ConfigVersion version) {
                  nlohmann::json({{"revEpoch", version.epoch}, {"rev", version.revision}}).dump());
 }
 
-void ClusterFence::lower(const ClusterConfig& config, const std::function<void(Vbid)>& activated) {
+void ClusterFence::lower(const ClusterConfig& config) {
     const auto now = OpTime::now();
     size_t active = 0;
     size_t elsewhere = 0;
@@ -120,7 +119,6 @@ void ClusterFence::lower(const ClusterConfig& config, const std::function<void(V
         if (bucket_.vbucket(Vbid{id}).state() == VbState::Pending) {
             if (config.isActiveHere(id)) {
                 bucket_.setVBucketState(Vbid{id}, VbState::Active, now);
-                activated(Vbid{id});
                 ++active;
             } else {
                 ++elsewhere;

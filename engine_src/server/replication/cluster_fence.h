@@ -11,7 +11,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -37,17 +36,14 @@ class ClusterFence {
     OpStatus setVBucketState(Vbid vbid, VbState state, const OpTime& now, Bucket::IfBusy ifBusy);
     /// Stores the config's revision and makes the config current. Returns KeyExists without any
     /// change if the config is not newer than the current one, or is older than the stored one;
-    /// TmpFail if the revision cannot be stored. Calls `activated` for each vBucket that becomes
-    /// active because the fence is lowered: its streams belong to the previous history. Throws
-    /// std::bad_alloc if some vBuckets could not become active: the fence stays up, and publishing
-    /// the config again activates the rest.
-    OpStatus publish(const std::shared_ptr<const ClusterConfig>& config, PublishedConfig& inForce,
-                     const std::function<void(Vbid)>& activated);
+    /// TmpFail if the revision cannot be stored. Throws std::bad_alloc if some vBuckets could not
+    /// become active: the fence stays up, and publishing the config again activates the rest.
+    OpStatus publish(const std::shared_ptr<const ClusterConfig>& config, PublishedConfig& inForce);
     [[nodiscard]] KeyValues stats() const;
 
   private:
     void store(protocol::ConfigVersion version);
-    void lower(const ClusterConfig& config, const std::function<void(Vbid)>& activated);
+    void lower(const ClusterConfig& config);
 
     Bucket& bucket_;
     const std::filesystem::path file_;
