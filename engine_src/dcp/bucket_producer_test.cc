@@ -3,12 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <map>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "bucket/test_support.h"
 #include "dcp/bucket_backfill.h"
 #include "dcp/consumer.h"
 #include "executor/fake_executor.h"
+#include "executor/thread_executor.h"
 
 namespace kv::dcp {
 namespace {
@@ -176,6 +181,54 @@ TEST_F(BucketProducerTest, AStateThatStaysTheSameEndsNoStream) {
     const auto received = receive();
     ASSERT_EQ(received.size(), 2U);
     EXPECT_EQ(received.back().kind, MessageKind::Mutation);
+}
+
+/// With all the threads of a node; the streams are requested as a follower does.
+TEST(BucketProducerStress, AStreamCarriesOnlySeqnosOfTheHistoryThatItWasOpenedWith) {
+    const auto bucket = test::makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
+    const VBucket& vbucket = bucket->vbucket(kVb);
+    BucketBackfill backfill(*bucket);
+    ThreadExecutor executor{ThreadExecutorConfig{}};
+    std::atomic<bool> stop{false};
+    std::thread writer([&] {
+        const BucketMemoryGuard guard(bucket->memory());
+        for (uint64_t n = 0; !stop; ++n) {
+            (void)bucket->store(kVb, std::to_string(n % 50), StoreMode::Set, "v", {},
+                                OpTime::now());
+        }
+    });
+    std::map<VbUuid, Seqno> last;  // of each history
+    std::thread follower([&] {
+        const BucketMemoryGuard guard(bucket->memory());
+        BucketProducer producer("test", *bucket, backfill, executor, 0ns, [] {});
+        while (!stop) {
+            const BucketProducer::Seen seen(vbucket);
+            EXPECT_TRUE(producer.open({.vbid = kVb, .start = last[seen.uuid]}, seen));
+            for (bool ended = false; !ended && !stop;) {
+                const auto message = producer.producer().step();
+                if (message && message->item) {
+                    last[seen.uuid] = message->item->seqno();
+                }
+                ended = message && message->kind == MessageKind::StreamEnd;
+            }
+        }
+    });
+    for (int i = 0; i < 10; ++i) {
+        bucket->setVBucketState(kVb, VbState::Replica, OpTime::now());
+        std::this_thread::yield();
+        const Seqno high = vbucket.highSeqno();
+        bucket->setVBucketState(kVb, VbState::Active, OpTime::now());
+        while (vbucket.highSeqno().get() < high.get() + 100) {
+            std::this_thread::yield();
+        }
+    }
+    stop = true;
+    writer.join();
+    follower.join();
+    const auto log = vbucket.failoverLog().entries();  // the newest history first
+    for (size_t n = 1; n < log.size(); ++n) {
+        EXPECT_LE(last[log[n].uuid], log[n - 1].seqno) << n << " histories ago";
+    }
 }
 
 /// The last seqno is that of a purged tombstone: a backfill has nothing at it.
