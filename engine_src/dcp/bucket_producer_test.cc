@@ -99,6 +99,10 @@ TEST_F(BucketProducerTest, AScanUpToAnEarlierSeqnoEndsWhereItsVBucketDoes) {
 class ReplacedScan : public BucketProducerTest {
   protected:
     static constexpr int kItems = 100;
+    ReplacedScan() {
+        copy_->setVBucketState(kVb, VbState::Replica, client_.now);
+        consumer_.addStream(kVb, 0);
+    }
     static std::string key(int i) { return "k" + std::to_string(i); }
     /// Returns what the stream sends if the documents from `first` on are overwritten; those that
     /// it has read are left alone.
@@ -122,41 +126,31 @@ class ReplacedScan : public BucketProducerTest {
         }
         return receive();
     }
-    void becomesReplica(Bucket& bucket) {
-        bucket.setVBucketState(kVb, VbState::Replica, client_.now);
-    }
+
+    std::unique_ptr<Bucket> copy_ = test::makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
+    test::Client replica_{*copy_};
+    Consumer consumer_{*copy_};
 };
 
 TEST_F(ReplacedScan, AReplicaPromotedAtTheEndOfTheFirstScanIsNotConsistentThere) {
     const auto sent = overwrittenFrom(60);
-    const auto bucket = test::makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
-    becomesReplica(*bucket);
-    test::Client replica(*bucket);
-    Consumer consumer(*bucket);
-    consumer.addStream(kVb, 0);
-    for (size_t next = 0; replica.vb().highSeqno() < Seqno{kItems}; ++next) {
-        ASSERT_EQ(consumer.receive(sent.at(next), client_.now), Applied::Ok);
+    for (size_t next = 0; replica_.vb().highSeqno() < Seqno{kItems}; ++next) {
+        ASSERT_EQ(consumer_.receive(sent.at(next), client_.now), Applied::Ok);
     }
-    bucket->setVBucketState(kVb, VbState::Active, client_.now);
-    EXPECT_EQ(replica.valueOf(key(60)), "[key not found]");
-    EXPECT_EQ(replica.vb().failoverLog().entries().front().seqno, Seqno{0});
+    copy_->setVBucketState(kVb, VbState::Active, client_.now);
+    EXPECT_EQ(replica_.valueOf(key(60)), "[key not found]");
+    EXPECT_EQ(replica_.vb().failoverLog().entries().front().seqno, Seqno{0});
 }
 
 TEST_F(ReplacedScan, AReplicaIsConsistentWhenItHasEverything) {
-    const auto sent = overwrittenFrom(0);
-    const auto bucket = test::makeBucket(BucketType::Ephemeral, {.vbuckets = 1});
-    becomesReplica(*bucket);
-    test::Client replica(*bucket);
-    Consumer consumer(*bucket);
-    consumer.addStream(kVb, 0);
-    for (const Message& message : sent) {
-        ASSERT_EQ(consumer.receive(message, client_.now), Applied::Ok);
-        const Seqno high = replica.vb().highSeqno();
-        const bool consistent = high >= replica.vb().checkpoints().currentSnapshot().end;
-        EXPECT_EQ(consistent, bucket->stats().storedValues % kItems == 0) << high.get();
+    for (const Message& message : overwrittenFrom(0)) {
+        ASSERT_EQ(consumer_.receive(message, client_.now), Applied::Ok);
+        const Seqno high = replica_.vb().highSeqno();
+        const bool consistent = high >= replica_.vb().checkpoints().currentSnapshot().end;
+        EXPECT_EQ(consistent, copy_->stats().storedValues % kItems == 0) << high.get();
     }
-    EXPECT_EQ(replica.vb().highSeqno(), client_.vb().highSeqno());
-    EXPECT_EQ(bucket->stats().storedValues, static_cast<size_t>(kItems));
+    EXPECT_EQ(replica_.vb().highSeqno(), client_.vb().highSeqno());
+    EXPECT_EQ(copy_->stats().storedValues, static_cast<size_t>(kItems));
 }
 
 TEST_F(BucketProducerTest, AStreamFromBeforeAPromotionCarriesNothingOfTheNewHistory) {
