@@ -111,7 +111,7 @@ def command(  # noqa: PLR0913
 
     Does nothing while an earlier night of the same results directory is still running.
     """
-    from perfrunner.cli.nightly_verify import forget_texts
+    from perfrunner.cli.nightly_verify import note_reported
     from perfrunner.report.history import mail_text, trend_page
     from perfrunner.report.site import write_site
     from perfrunner.results.files import write_whole
@@ -129,7 +129,7 @@ def command(  # noqa: PLR0913
             ctx.exit(EXIT_INTERRUPTED)  # nothing was reported, so the next night reports it
     deliver(mail_text(tonight.nights, str(place.trend)), notify)
     # After the mail: news that could not be printed are kept.
-    forget_texts(place.out / NIGHTLY, tonight.verified)
+    note_reported(place.out / NIGHTLY, tonight.verified)
     place.save({**tonight.before, **tonight.after})
     made = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
     write_whole(place.trend, trend_page(tonight.histories, made).encode())

@@ -113,7 +113,7 @@ class Verification:
         return Decision(suspicion.key, suspicion.good, suspicion.bad, loss, text)
 
 
-def forget_texts(directory: Path, specs: Sequence[str]) -> None:
+def note_reported(directory: Path, specs: Sequence[str]) -> None:
     """Note that the confirmed losses of these specs are reported. Raises StoreError."""
     kept = _kept(directory)
     reported = {

@@ -111,24 +111,16 @@ def _require_whole(verified: Verified | None) -> None:
 
 
 def _print_trials(data: ExperimentData) -> None:
-    columns = (
-        "block",
-        "attempt",
-        "workload",
-        "bucket",
-        "variant",
-        "status",
-        "duration",
-        "raw data",
-    )
-    rows = (
+    print_table(
+        ("block", "attempt", "workload", "bucket", "variant", "status", "duration", "raw data"),
         (
-            str(trial.block), str(trial.attempt), trial.workload, trial.bucket, trial.variant,
-            ": ".join(filter(None, (trial.status, trial.reason))), duration(trial.seconds), trial.raw_dir,
-        )
-        for trial in data.trials
+            (
+                str(trial.block), str(trial.attempt), trial.workload, trial.bucket, trial.variant,
+                ": ".join(filter(None, (trial.status, trial.reason))), duration(trial.seconds), trial.raw_dir,
+            )
+            for trial in data.trials
+        ),
     )  # fmt: skip
-    print_table(columns, rows)
 
 
 @click.command(

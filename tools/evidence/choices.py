@@ -1,4 +1,4 @@
-"""What happens without blocks and Student's t intervals: `scripts/evidence simulate --only choices`."""
+"""Simulate alternatives to blocks and Student's t intervals: `scripts/evidence simulate --only choices`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the simulations of `scripts/evidence simulate` share."""
+"""Draw values and compute their effects, for the simulations of `scripts/evidence simulate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated users who look at a run more than once: `scripts/evidence simulate --only looks,precision`."""
+"""Simulate users who look at a run more than once: `scripts/evidence simulate --only looks,precision`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE = 400  # blocks that nobody measures
 
 @dataclass(frozen=True)
 class User:
-    """What a user does, and whether repeated looks are charged for.
+    """Describe what a user does, and whether repeated looks are charged for.
 
     Each one extends the run by what the report says while the row is *unsure*, at most four times; the first verdict
     counts. Those who watch also look after every block, and stop at an interval that excludes no change.
@@ -40,7 +40,7 @@ class User:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How users ended: the shares with an alarm and with *same*, and their mean number of blocks."""
+    """Hold how users ended: the shares with an alarm and with *same*, and their mean number of blocks."""
 
     alarms: float
     same: float

@@ -306,7 +306,7 @@ class Relinks:
     _placed: tuple[int, int, int] | None = field(default=None, init=False)
     _now: dict[str, Deployed] = field(default_factory=dict, init=False)
 
-    def of_block(self, block: int, attempt: int, losses: int = 0) -> Mapping[str, Deployed]:
+    def of_block(self, block: int, attempt: int, losses: int) -> Mapping[str, Deployed]:
         """Return the deployed variants for a block.
 
         `losses`: how often a connection was lost. The programs are placed again after each, because a host that

@@ -1,4 +1,4 @@
-"""What a resumed run makes of the stored trials."""
+"""Test that a resumed run continues from the stored trials."""
 
 from __future__ import annotations
 
