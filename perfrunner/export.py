@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from perfrunner.measure.turns import Slices
+    from perfrunner.measure.slices import Slices
     from perfrunner.results import ExperimentData
     from perfrunner.results.raw import Inside, RawSeries
 
@@ -102,13 +102,15 @@ def rows(
         yield from trial_rows(data)
         return
     raw = raw if raw is not None else raw_of(data)
-    turns = {(turn.case, turn.block, turn.group, turn.variant): turn for turn in raw.turns}
+    trials = {
+        (loaded.case, loaded.block, loaded.group, loaded.variant): loaded for loaded in raw.slices
+    }
     for inside in raw.inside:
         trial = inside.trial
         if table == "series":
             yield from _series(data, inside)
-        elif turn := turns.get((inside.case, trial.block, trial.group, trial.variant)):
-            yield from _rounds(_place(data, inside), turn.slices)
+        elif loaded := trials.get((inside.case, trial.block, trial.group, trial.variant)):
+            yield from _rounds(_place(data, inside), loaded.slices)
 
 
 def raw_of(data: ExperimentData) -> RawSeries:

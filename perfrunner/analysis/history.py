@@ -33,13 +33,13 @@ from perfrunner.analysis.series import (
     Change,
     History,
     Level,
+    LevelVerdict,
     Run,
     Series,
-    Turn,
     changes,
     resolution_of,
     scaled,
-    turn_of,
+    verdict_of,
 )
 from perfrunner.domain import Case
 from perfrunner.sources.model import commit_of
@@ -233,9 +233,9 @@ def _alarms(series: Series) -> list[Alarm]:
     alarms = []
     for number, level in enumerate(series.levels):
         if level.known is not None and level.p is not None:
-            turn = series.turn(number) or "changed"
+            verdict = series.verdict(number) or "changed"
             case = (series.case,)
-            alarms.append(_alarm(series, case, turn, level.first, level.known, level.p, case))
+            alarms.append(_alarm(series, case, verdict, level.first, level.known, level.p, case))
     return alarms
 
 
@@ -262,8 +262,8 @@ def _pooled(cases: Sequence[Series], p_look: float) -> list[Alarm]:
             if _has_moved(values, start, change)
         )
         begun, known = (places[runs[run].experiment] for run in (change.first, change.known))
-        turn = turn_of(first.metric, change.rose)
-        alarms.append(_alarm(first, every, turn, begun, known, change.p, moved))
+        verdict = verdict_of(first.metric, change.rose)
+        alarms.append(_alarm(first, every, verdict, begun, known, change.p, moved))
         start = change.first
     return alarms
 
@@ -299,7 +299,7 @@ def _standardised(series: Series, shared: set[str]) -> list[float]:
 def _alarm(
     series: Series,
     cases: tuple[Case, ...],
-    turn: Turn,
+    verdict: LevelVerdict,
     first: int,
     known: int,
     p: float,
@@ -311,7 +311,7 @@ def _alarm(
         variant=series.variant,
         baseline=series.baseline,
         cases=cases,
-        turn=turn,
+        verdict=verdict,
         first=begun.experiment,
         first_at=begun.created_at,
         first_run=first,
@@ -354,6 +354,6 @@ def _without_repeats(alarms: Sequence[Alarm], order: Mapping[str, int]) -> list[
 
 def _same_change(alarm: Alarm, before: Alarm, order: Mapping[str, int]) -> bool:
     """Tell whether two alarms show one change: a change that began after the other was known is another."""
-    alike = (alarm.variant, alarm.turn) == (before.variant, before.turn)
+    alike = (alarm.variant, alarm.verdict) == (before.variant, before.verdict)
     begun, then = order[alarm.first], order[before.first]
     return alike and abs(begun - then) <= SAME_CHANGE and begun <= order[before.known]

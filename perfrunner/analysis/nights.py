@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from perfrunner.analysis.account import THROUGHPUT, TOTAL_CPU, lacks_total_cpu
 from perfrunner.analysis.cases import primary_metrics, type_of
 from perfrunner.analysis.model import Interval
-from perfrunner.analysis.series import History, Series, leaning, resolution_of, scaled, turn_of
+from perfrunner.analysis.series import History, Series, leaning, resolution_of, scaled, verdict_of
 from perfrunner.domain import Case
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def suspects(histories: Sequence[History]) -> list[Suspect]:
         p, rose = leaning(
             values, series.levels[-1].first, resolution_of(series.metric, series.kind)
         )
-        if p < SUSPICION / len(every) and turn_of(series.metric, rose) == "worse":
+        if p < SUSPICION / len(every) and verdict_of(series.metric, rose) == "worse":
             suspicious.append(Suspect(series, p))
     return sorted(suspicious, key=lambda suspect: suspect.p)
 
@@ -303,7 +303,7 @@ def confirms_loss(row: Row) -> bool | None:
     effect = row.effect
     if effect is None or effect.p is None or row.verdict == "not comparable":
         return None
-    worse = turn_of(row.metric, effect.estimate > effect.neutral) == "worse"
+    worse = verdict_of(row.metric, effect.estimate > effect.neutral) == "worse"
     return worse and effect.p <= 2 * LEVEL
 
 
@@ -313,7 +313,7 @@ def _of_alarms(
     """Yield the series that each new alarm for the worse is most about, and the run that began the change."""
     for history in histories:
         for alarm in history.known_after(since):
-            if alarm.turn == "worse" and (series := _series_of(history, alarm)) is not None:
+            if alarm.verdict == "worse" and (series := _series_of(history, alarm)) is not None:
                 runs = [run.experiment for run in series.runs]
                 yield series, runs.index(alarm.first)
 

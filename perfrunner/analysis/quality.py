@@ -16,7 +16,7 @@ from perfrunner.analysis.estimate import paired_effect
 from perfrunner.analysis.inference import t_interval
 from perfrunner.analysis.model import ALPHA, CONFIDENCE, EffectKind, Interval
 from perfrunner.domain import MIN_BLOCKS
-from perfrunner.measure.turns import BUSY_FACT, LOAD_FACT, OPS_FACT, PARTS_FACT, WAITS_FACT
+from perfrunner.measure.slices import BUSY_FACT, LOAD_FACT, OPS_FACT, PARTS_FACT, WAITS_FACT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -200,7 +200,9 @@ def _distance(values: Array) -> float:
     return float(np.abs(values - np.median(values)).sum())
 
 
-Turn: TypeAlias = Literal["better", "worse", "changed"]  # changed: the metric has no direction
+LevelVerdict: TypeAlias = Literal[
+    "better", "worse", "changed"
+]  # changed: the metric has no direction
 
 
 @dataclass(frozen=True)
@@ -252,11 +254,11 @@ class Series:
     runs: tuple[Run, ...]
     levels: tuple[Level, ...]
 
-    def turn(self, number: int = -1) -> Turn | None:
+    def verdict(self, number: int = -1) -> LevelVerdict | None:
         """Compare level `number` (the latest by default) with the previous level; None for the first level."""
         if self.levels[number].p is None:
             return None
-        return turn_of(self.metric, self.levels[number].value > self.levels[number - 1].value)
+        return verdict_of(self.metric, self.levels[number].value > self.levels[number - 1].value)
 
 
 @dataclass(frozen=True)
@@ -270,7 +272,7 @@ class Alarm:
     variant: str
     baseline: str
     cases: tuple[Case, ...]
-    turn: Turn
+    verdict: LevelVerdict
     first: str
     first_at: datetime
     first_run: int
@@ -284,7 +286,7 @@ class Alarm:
         against = "" if self.variant == self.baseline else f" against {self.baseline}"
         where = ", ".join(str(case) for case in self.cases)
         return (
-            f"{self.turn}: {self.metric.id} of {self.variant}{against} on {where}"
+            f"{self.verdict}: {self.metric.id} of {self.variant}{against} on {where}"
             f" since {self.first} ({self.first_at:%Y-%m-%d})"
         )
 
@@ -337,7 +339,7 @@ def resolution_of(metric: MetricType, kind: EffectKind | None) -> float:
     return math.log1p(metric.resolution) if kind == "ratio" else metric.resolution
 
 
-def turn_of(metric: MetricType, rose: bool) -> Turn:
+def verdict_of(metric: MetricType, rose: bool) -> LevelVerdict:
     """Tell whether a rise (or fall) of the metric is better, worse or neither."""
     if metric.direction == "none":
         return "changed"

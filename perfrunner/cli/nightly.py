@@ -386,7 +386,7 @@ def _night(
         restarted=next(
             filter(None, (history.begins_anew(since) for history in outcome.histories)), ""
         ),
-        worse=bool(confirmed) or any(alarm.turn == "worse" for alarm in news),
+        worse=bool(confirmed) or any(alarm.verdict == "worse" for alarm in news),
         report=report,
         details=tuple(details),
     )

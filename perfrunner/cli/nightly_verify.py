@@ -33,7 +33,7 @@ class Decision:
 
     def is_about(self, alarm: Alarm) -> bool:
         """Return whether the alarm is a change for the worse of the compared series."""
-        return alarm.turn == "worse" and any(
+        return alarm.verdict == "worse" and any(
             self.key == (alarm.metric.id, alarm.variant, *case) for case in alarm.cases
         )
 

@@ -243,5 +243,5 @@ def history(  # noqa: PLR0913
     news = [alarm for of_metric in shown for alarm in of_metric.news]
     for alarm in news:
         note(alarm_text(alarm, shown))
-    if fail_on and any(alarm.turn == "worse" for alarm in news):
+    if fail_on and any(alarm.verdict == "worse" for alarm in news):
         ctx.exit(EXIT_VERDICT)

@@ -6,7 +6,7 @@ repetitions the value is their median.
 
 A conductor reports for every benchmark the slices of each variant's program, round by round. Schema version 1
 (engine_src/slices/README.md). Entry i of every list belongs to round i; rounds are complete. The value of a benchmark
-is robust over rounds and paired within them (measure/turns.py).
+is robust over rounds and paired within them (measure/slices.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import SCHEMA
-from perfrunner.measure.turns import levels
+from perfrunner.measure.slices import levels
 
 _BOOKKEEPING = re.compile(r"/(?:iterations:\d+|repeats:\d+|real_time|process_time|manual_time)")
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}

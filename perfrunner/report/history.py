@@ -55,7 +55,7 @@ def _alarm(alarm: Alarm, history: History) -> dict[str, Any]:
         "variant": alarm.variant,
         "baseline": alarm.baseline,
         "cases": [list(case) for case in alarm.cases],
-        "turn": alarm.turn,
+        "verdict": alarm.verdict,
         "first": alarm.first,
         "first_at": alarm.first_at.isoformat(),
         "known": alarm.known,
@@ -89,13 +89,13 @@ def _level(series: Series, level: Level) -> str:
 
 def _change(series: Series, number: int) -> str:
     """Return the change that started a level, with its run and build."""
-    level, turn = series.levels[number], series.turn(number)
-    if turn is None:
+    level, verdict = series.levels[number], series.verdict(number)
+    if verdict is None:
         return ""
     run, before = series.runs[level.first], series.runs[level.first - 1]
     build = f", build {before.build_id} → {run.build_id}" if run.build_id != before.build_id else ""
-    mark = MARKS.get(turn, "◆")
-    return f"  {mark} {turn} ({p_text('p', level.p)}) since {run.experiment}{build}{_commits(before, run)}"
+    mark = MARKS.get(verdict, "◆")
+    return f"  {mark} {verdict} ({p_text('p', level.p)}) since {run.experiment}{build}{_commits(before, run)}"
 
 
 def _commits(before: Run, run: Run) -> str:
@@ -165,7 +165,7 @@ def _document(series: Series) -> dict[str, Any]:
             {"first": level.first, "last": level.last, "value": level.value, "p": level.p, "known": level.known}
             for level in series.levels
         ],
-        "turn": series.turn(),
+        "verdict": series.verdict(),
     }  # fmt: skip
 
 
@@ -196,16 +196,16 @@ class SpecNight:
     @property
     def changed(self) -> bool:
         """Return whether anything differs from the previous night."""
-        return bool(self.news or self.restarted) or self.turned
+        return bool(self.news or self.restarted) or self.failure_changed
 
     @property
-    def turned(self) -> bool:
+    def failure_changed(self) -> bool:
         """Return whether the run fails since tonight, fails differently (`exit code 3: ...`), or runs again."""
         return self.failed.partition(":")[0] != self.before.partition(":")[0]
 
     @property
     def subject(self) -> str:
-        if self.failed and self.turned:
+        if self.failed and self.failure_changed:
             return f"{self.name} failed: {self.failed}"
         if self.news:
             return f"{self.name}: {self.news[0]}"
@@ -251,7 +251,7 @@ def _reasons(night: SpecNight) -> list[str]:
     lines = [f"{night.name}: {line}" for line in night.news]
     if night.restarted:
         lines.append(f"{night.name}: {NEW_HISTORY}: {night.restarted}")
-    if night.turned:
+    if night.failure_changed:
         lines.insert(
             0,
             f"{night.name} failed: {night.failed}"
@@ -263,7 +263,7 @@ def _reasons(night: SpecNight) -> list[str]:
 
 def _details(night: SpecNight) -> list[str]:
     shown = [*night.details]
-    if night.failed and night.turned:
+    if night.failed and night.failure_changed:
         shown += [f"    {line}" for line in night.log]
     if night.report:
         shown.append(f"Report of {night.name}: {night.report}")

@@ -40,13 +40,13 @@
       const colour = colourOf(s.variant);
       const points = s.runs.map((r, i) => ({ value: [Date.parse(r.created_at), value(s, r.value)], experiment: r.experiment,
         tip: [`<b>${escaped(s.variant)}</b>`, escaped(`${s.texts[i]} against ${s.baseline}`), escaped(r.experiment), `${r.blocks} blocks`, `build ${escaped(r.build_id)}`, r.commit && `commit ${escaped(r.commit)} ${escaped(r.title)}`,
-          ...s.levels.filter((l, k) => k && l.first === i).map((l) => `<b>${escaped(s.turns[s.levels.indexOf(l)])}</b> from here on, p ${l.p.toPrecision(2)}`)].filter(Boolean).join('<br>') }));
+          ...s.levels.filter((l, k) => k && l.first === i).map((l) => `<b>${escaped(s.verdicts[s.levels.indexOf(l)])}</b> from here on, p ${l.p.toPrecision(2)}`)].filter(Boolean).join('<br>') }));
       const levels = s.levels.flatMap((l) => [[s.runs[l.first].created_at, value(s, l.value)], [s.runs[l.last].created_at, value(s, l.value)], [s.runs[l.last].created_at, null]]);  // no line leads to the next
       const bars = s.runs.filter((r) => r.ci95).map((r) => [r.created_at, ...r.ci95.map((end) => value(s, end))]);
       return [
         { type: 'scatter', name: s.variant, symbol: `path://${markOf(s.variant)}`, symbolSize: 8, itemStyle: { color: colour }, emphasis: { focus: 'series' }, data: points,
           markLine: { silent: true, symbol: 'none', lineStyle: { color: css('--worse'), type: 'dashed' }, label: { formatter: (p) => p.name, color: css('--ink'), fontSize: 10 },
-            data: s.levels.slice(1).map((l, k) => ({ name: s.turns[k + 1], xAxis: s.runs[l.first].created_at })) } },
+            data: s.levels.slice(1).map((l, k) => ({ name: s.verdicts[k + 1], xAxis: s.runs[l.first].created_at })) } },
         { type: 'line', name: s.variant, symbol: 'none', silent: true, lineStyle: { color: colour, width: 2 }, data: levels },
         { type: 'custom', name: s.variant, silent: true, clip: true, data: bars, encode: { x: 0, y: [1, 2] }, renderItem: (_, api) => {
           const [x, y1] = api.coord([api.value(0), api.value(1)]), [, y2] = api.coord([api.value(0), api.value(2)]);

@@ -132,7 +132,7 @@ def _histories(runs: Sequence[Night]) -> list[dict[str, Any]]:
         document = history_document([followed])
         for series, drawn in zip(followed.series, document["series"], strict=True):
             drawn["texts"] = [run_text(series, r) for r in series.runs] if series.kind else []
-            drawn["turns"] = [series.turn(n) for n in range(len(series.levels))]
+            drawn["verdicts"] = [series.verdict(n) for n in range(len(series.levels))]
         documents.append(document)
     return documents
 

@@ -24,7 +24,7 @@ from perfrunner.errors import TrialError
 from perfrunner.measure.client import ClientReport, Histogram, Second, parse_reports
 from perfrunner.measure.cpu_profile import Folded, parse_folded
 from perfrunner.measure.memory import Sample, parse_samples
-from perfrunner.measure.turns import Slices, read_slices
+from perfrunner.measure.slices import Slices, read_slices
 from perfrunner.results.files import raw_files
 from perfrunner.text import all_harmless
 
@@ -40,7 +40,7 @@ FEW = 10
 
 
 @dataclass(frozen=True)
-class Turn:
+class TrialSlices:
     """The slices of one variant in one block."""
 
     case: Case
@@ -50,7 +50,7 @@ class Turn:
     slices: Slices
 
 
-def read_turn(files: Mapping[str, Path], trial: TrialRecord) -> Turn | None:
+def read_trial_slices(files: Mapping[str, Path], trial: TrialRecord) -> TrialSlices | None:
     """Return the slices of a trial; None for a trial that ran alone.
 
     Raises TrialError or OSError if an interleaved trial has no readable slices.
@@ -59,7 +59,7 @@ def read_turn(files: Mapping[str, Path], trial: TrialRecord) -> Turn | None:
         return None
     if trial.facts.get("schedule") != "interleaved" and SLICES_FILE not in files:
         return None
-    return Turn(trial.case, trial.block, trial.group, trial.variant, slices_in(files))
+    return TrialSlices(trial.case, trial.block, trial.group, trial.variant, slices_in(files))
 
 
 def slices_in(files: Mapping[str, Path]) -> Slices:
@@ -138,7 +138,7 @@ class RawSeries:
     """The series of the trials that count, and the problems met while reading them."""
 
     inside: list[Inside] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
+    slices: list[TrialSlices] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     trials: int = 0
 
@@ -205,16 +205,16 @@ def _read(raw: RawSeries, trial: TrialRecord, files: Mapping[str, Path]) -> None
     before = None
     if prepared is not None and prepared.seconds > 0:
         before = Before(names[0], prepared.seconds, prepared.ops / prepared.seconds)
-    turn = read_turn(files, trial)
-    if turn is not None:
-        raw.turns.append(turn)
-        rates = rate_points(turn.slices)
+    loaded = read_trial_slices(files, trial)
+    if loaded is not None:
+        raw.slices.append(loaded)
+        rates = rate_points(loaded.slices)
     else:
         rates = [] if drive is None else _rates(drive.series)
     latency = {} if drive is None else drive.latency
     # Samples begin with the measured phase, except for tools with their own phases, where they begin with the first
     # one. In interleaved trials samples follow the clock, and rates the variant's own slices.
-    together = turn is None and names == OTHER_PHASES
+    together = loaded is None and names == OTHER_PHASES
     raw.inside.append(Inside(trial.case, trial, rates, memory, latency, before, names[1], together))
 
 

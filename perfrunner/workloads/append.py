@@ -14,7 +14,7 @@ from dataclasses import replace
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import Phase, cross_check
 from perfrunner.measure.memory import memory_metrics
-from perfrunner.measure.turns import steady_window
+from perfrunner.measure.slices import steady_window
 from perfrunner.spec.workloads import AppendSpec
 from perfrunner.workloads.bench import Group, Measured, ServerBench, Share
 from perfrunner.workloads.metrics import (
@@ -64,7 +64,7 @@ def run(bench: Group, spec: AppendSpec) -> list[Measured]:
 
 
 def run_interleaved(bench: Group, spec: AppendSpec) -> list[Driven]:
-    turns = bench.load_interleaved(
+    interleaved = bench.load_interleaved(
         "append",
         lambda variant, share: [
             *append_arguments(spec, variant, share),
@@ -74,7 +74,7 @@ def run_interleaved(bench: Group, spec: AppendSpec) -> list[Driven]:
     )
     return [
         replace(load, ops=load.ops + loaded(load))
-        for load in driven_interleaved(turns, bench.baseline)
+        for load in driven_interleaved(interleaved, bench.baseline)
     ]
 
 

@@ -14,7 +14,7 @@ from perfrunner.measure.client import ClientReport, CrossCheck
 from perfrunner.measure.instructions import CountedLoad, Instructions
 from perfrunner.measure.memory import Sample
 from perfrunner.measure.microbench import Conducted
-from perfrunner.measure.turns import Turns
+from perfrunner.measure.slices import GroupLoad
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class Group(Protocol):
         """
         ...
 
-    def load_interleaved(self, tool: str, arguments: GroupArguments, *, output: str) -> Turns:
+    def load_interleaved(self, tool: str, arguments: GroupArguments, *, output: str) -> GroupLoad:
         """Run the load tool once on all variants, slice by slice, and wait; the flags of the variants are added.
 
         `<output>.json` and `slices.json` are kept with each variant's trial.

@@ -15,13 +15,13 @@ import numpy as np
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import ClientReport, Phase
 from perfrunner.measure.memory import Sample
-from perfrunner.measure.turns import (
+from perfrunner.measure.slices import (
     BUSY_FACT,
     LOAD_FACT,
     OPS_FACT,
     WAITS_FACT,
-    Turns,
-    VariantTurns,
+    GroupLoad,
+    VariantLoad,
     Window,
 )
 from perfrunner.workloads.bench import Measured, ServerBench
@@ -131,30 +131,30 @@ class Driven:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
-def driven_interleaved(turns: Turns, baseline: int) -> list[Driven]:
+def driven_interleaved(loaded: GroupLoad, baseline: int) -> list[Driven]:
     """Return the load on each variant, in the order of the variants."""
     facts = {
-        "slice": turns.slice,
-        "rounds": turns.rounds,
-        "warmup_rounds": turns.warmup_rounds,
-        "round_seed": turns.round_seed,
+        "slice": loaded.slice,
+        "rounds": loaded.rounds,
+        "warmup_rounds": loaded.warmup_rounds,
+        "round_seed": loaded.round_seed,
     }
     return [
         Driven(
             report=_with_warmup(variant),
             ops=variant.warmup_ops + driven(variant.report).ops,
-            metrics={"ops_per_s": level, **slice_metrics(variant), **cpu_parts(variant, turns)},
+            metrics={"ops_per_s": level, **slice_metrics(variant), **cpu_parts(variant, loaded)},
             facts={
                 **facts,
                 **load_facts(driven(variant.report), float(variant.slices.wall_ns.sum()) * 1e-9),
                 **waits(variant),
             },
         )
-        for variant, level in zip(turns.variants, turns.levels(baseline), strict=True)
+        for variant, level in zip(loaded.variants, loaded.levels(baseline), strict=True)
     ]
 
 
-def slice_metrics(variant: VariantTurns) -> dict[str, float]:
+def slice_metrics(variant: VariantLoad) -> dict[str, float]:
     """Return totals over all slices, the distribution of slices, and CPU times per operation."""
     slices = variant.slices
     ops = float(slices.ops.sum())
@@ -169,7 +169,7 @@ def slice_metrics(variant: VariantTurns) -> dict[str, float]:
     return metrics
 
 
-def cpu_parts(variant: VariantTurns, turns: Turns) -> dict[str, float]:
+def cpu_parts(variant: VariantLoad, loaded: GroupLoad) -> dict[str, float]:
     """Return the parts of the time per operation, and the CPU that the server used outside its slices.
 
     The first four parts add up to the time of a load thread per operation. A server that is alone does the work that
@@ -192,10 +192,10 @@ def cpu_parts(variant: VariantTurns, turns: Turns) -> dict[str, float]:
     )
     threads = variant.report.client.threads
     background = float(slices.cpu_ns.sum()) - own
-    outside = turns.seconds * 1e9 - wall
+    outside = loaded.seconds * 1e9 - wall
     idle_rate = None
-    if turns.idle_s > 0 and variant.idle_cpu_ns is not None:
-        idle_rate = variant.idle_cpu_ns / (turns.idle_s * 1e9)
+    if loaded.idle_s > 0 and variant.idle_cpu_ns is not None:
+        idle_rate = variant.idle_cpu_ns / (loaded.idle_s * 1e9)
     caused = max(0.0, background - (idle_rate or 0.0) * max(0.0, outside))
     metrics = {
         "own_cpu_us_per_op": own * us_per_op,
@@ -206,18 +206,18 @@ def cpu_parts(variant: VariantTurns, turns: Turns) -> dict[str, float]:
     }
     if idle_rate is not None:
         metrics["idle_cpu_ms_per_s"] = 1e3 * idle_rate
-    if len(turns.variants) > 1 and outside > 0:
+    if len(loaded.variants) > 1 and outside > 0:
         metrics["background_cpu_ms_per_s"] = 1e3 * background / outside
     return metrics
 
 
-def waits(variant: VariantTurns) -> dict[str, object]:
+def waits(variant: VariantLoad) -> dict[str, object]:
     """Return the share of slices in which the load waited for a CPU, as a fact."""
     share = variant.slices.waits_share
     return {} if share is None else {WAITS_FACT: round(share, 4)}
 
 
-def _with_warmup(variant: VariantTurns) -> ClientReport:
+def _with_warmup(variant: VariantLoad) -> ClientReport:
     """Return the report with the warm-up as its first phase, so that misses and errors in the warm-up count."""
     if variant.report.prepare is not None or not variant.warmup_ops:
         return variant.report

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from perfrunner.measure.client import check_stored, cross_check
 from perfrunner.measure.instructions import CountedLoad
 from perfrunner.measure.memory import Sample, memory_metrics
-from perfrunner.measure.turns import steady_window
+from perfrunner.measure.slices import steady_window
 from perfrunner.spec.workloads import PillowfightSpec, StepSpec
 from perfrunner.spec.workloads.base import LEAST_KEY
 from perfrunner.spec.workloads.pillowfight import ChurnSpec
@@ -86,7 +86,7 @@ def run(bench: Group, spec: PillowfightSpec) -> list[Measured]:
 
 
 def store(bench: Group, arguments: GroupArguments, output: str) -> None:
-    """Run a populate phase on all variants: in turns if they are alive together."""
+    """Run a populate phase on all variants: slice by slice if they are alive together."""
     if bench.interleaved:
         bench.prepare_interleaved("pillowfight", arguments, output=output)
     else:
@@ -176,7 +176,7 @@ def over_time(samples: Sequence[Sample]) -> list[list[float]]:
 
 
 def run_interleaved(bench: Group, spec: PillowfightSpec) -> list[Driven]:
-    turns = bench.load_interleaved(
+    interleaved = bench.load_interleaved(
         "pillowfight",
         lambda variant, share: [
             *access_arguments(spec, variant, share),
@@ -185,7 +185,7 @@ def run_interleaved(bench: Group, spec: PillowfightSpec) -> list[Driven]:
         ],
         output="client",
     )
-    return driven_interleaved(turns, bench.baseline)
+    return driven_interleaved(interleaved, bench.baseline)
 
 
 def run_alone(variant: ServerBench, spec: PillowfightSpec) -> Driven:

@@ -11,7 +11,7 @@ from perfrunner.children import python_archive
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import SCHEMA, cross_check, parse_reports
 from perfrunner.measure.memory import memory_metrics
-from perfrunner.measure.turns import steady_window
+from perfrunner.measure.slices import steady_window
 from perfrunner.spec.workloads import SdkSpec
 from perfrunner.workloads.bench import ClientProgram, Group, Measured, ServerBench, Share
 from perfrunner.workloads.metrics import (

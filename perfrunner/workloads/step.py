@@ -19,7 +19,7 @@ from typing import Any
 
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import ClientReport, parse_reports
-from perfrunner.measure.turns import PARTS_FACT
+from perfrunner.measure.slices import PARTS_FACT
 from perfrunner.spec.workloads import StepSpec
 from perfrunner.workloads.bench import Around, Group, Measured, ServerBench, Share
 from perfrunner.workloads.metrics import driven, latency_metrics, load_facts

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfrunner.measure.client import ClientCost, ClientReport, Histogram, Phase, Second
 from perfrunner.measure.memory import Sample
-from perfrunner.measure.turns import Slices, Turns, VariantTurns
+from perfrunner.measure.slices import GroupLoad, Slices, VariantLoad
 from perfrunner.spec.workloads import AppendSpec, PillowfightSpec
 from perfrunner.workloads.bench import Arguments, Share
 
@@ -97,10 +97,10 @@ class RecordingBench:
 class RecordingGroup:
     """Variants that note into one log; side by side when there are several."""
 
-    def __init__(self, *variants: RecordingBench, turns: Turns | None = None) -> None:
+    def __init__(self, *variants: RecordingBench, loaded: GroupLoad | None = None) -> None:
         self.variants = variants
-        self.turns = turns
-        self.interleaved = turns is not None
+        self.loaded = loaded
+        self.interleaved = loaded is not None
         self.baseline = 0
         self.log = variants[0].log
         for place, variant in enumerate(variants):
@@ -120,15 +120,15 @@ class RecordingGroup:
 
     def load_interleaved(
         self, tool: str, arguments: Callable[[Any, Share], Sequence[str]], *, output: str
-    ) -> Turns:
-        self.log.append(f"turns {tool} {output}")
+    ) -> GroupLoad:
+        self.log.append(f"loaded {tool} {output}")
         self.arguments = list(arguments(self.variants[self.baseline], Share(0, 1)))
-        assert self.turns is not None
-        for variant, own in zip(self.variants, self.turns.variants, strict=True):
+        assert self.loaded is not None
+        for variant, own in zip(self.variants, self.loaded.variants, strict=True):
             loaded = own.report.prepare.ops if own.report.prepare else 0
             assert own.report.drive is not None
             variant.driven += own.warmup_ops + loaded + own.report.drive.ops
-        return self.turns
+        return self.loaded
 
 
 class Numbered(list[str]):
@@ -148,7 +148,9 @@ def alone(scenario: Any, spec: Any, **answers: Any) -> Any:
     return measured
 
 
-def turns(rates: Sequence[float], rounds: int = 40, *, loaded: int = 0, cpu: bool = True) -> Turns:
+def group_load(
+    rates: Sequence[float], rounds: int = 40, *, loaded: int = 0, cpu: bool = True
+) -> GroupLoad:
     """Return slices of 100 operations; the last round is ten times slower for the last variant."""
     variants = []
     for place, rate in enumerate(rates):
@@ -168,9 +170,9 @@ def turns(rates: Sequence[float], rounds: int = 40, *, loaded: int = 0, cpu: boo
         )  # fmt: skip
         report = ClientReport("tool", prepare, drive, COST, 77 if loaded else None, False)
         variants.append(
-            VariantTurns(report, "{}", slices, 0 if loaded else 30, 0 if loaded else 2, {})
+            VariantLoad(report, "{}", slices, 0 if loaded else 30, 0 if loaded else 2, {})
         )
-    return Turns("tool", 0.002, 5, 0 if loaded else 3, rounds, 1.0, tuple(variants))
+    return GroupLoad("tool", 0.002, 5, 0 if loaded else 3, rounds, 1.0, tuple(variants))
 
 
 PILLOWFIGHT = PillowfightSpec.model_validate(

@@ -10,7 +10,7 @@ import numpy as np
 from perfrunner.analysis.cases import CaseBlocks, clean_blocks
 from perfrunner.analysis.compare import compare
 from perfrunner.errors import StoreError, TrialError
-from perfrunner.measure.turns import Slices, paired_levels
+from perfrunner.measure.slices import Slices, paired_levels
 from perfrunner.report.explain import profiled_pair
 from perfrunner.results import ExperimentData, TrialRecord
 from perfrunner.results.files import raw_files

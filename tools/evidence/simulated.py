@@ -212,7 +212,7 @@ def beginnings(series: int = 1000) -> str:
         values = rng.normal(0, 1, (BEFORE + AFTER, 2))
         values[BEFORE:, 1] -= 2
         followed = history([_night(n, *NIGHT_SD * row) for n, row in enumerate(values)], METRIC)
-        losses = [a for a in followed.alarms if a.variant == "b" and a.turn == "worse"]
+        losses = [a for a in followed.alarms if a.variant == "b" and a.verdict == "worse"]
         since = datetime.min.replace(tzinfo=timezone.utc)
         goods = [s.good for s in suspicions([followed], since) if s.key[1] == "b"]
         if losses and goods:

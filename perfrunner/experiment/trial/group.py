@@ -20,7 +20,7 @@ from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.experiment.trial.vbucket_map import bracketed
 from perfrunner.measure.client import check_stored, parse_report
-from perfrunner.measure.turns import Turns, parse_turns, parse_variants
+from perfrunner.measure.slices import GroupLoad, parse_group_load, parse_variants
 from perfrunner.results.raw import SLICES_FILE
 from perfrunner.workloads.bench import GroupArguments, Share
 
@@ -60,9 +60,9 @@ class GroupBench:
             with attributed_to(place):
                 check_stored(parse_report(text, output))
 
-    def load_interleaved(self, tool: str, arguments: GroupArguments, *, output: str) -> Turns:
+    def load_interleaved(self, tool: str, arguments: GroupArguments, *, output: str) -> GroupLoad:
         clocks = self._clocks()
-        turns = parse_turns(
+        loaded = parse_group_load(
             *self._run(
                 tool,
                 self._flags(tool, arguments, clocks, pids=True),
@@ -70,17 +70,17 @@ class GroupBench:
                 output,
             )
         )
-        if len(turns.variants) != len(self.variants):
+        if len(loaded.variants) != len(self.variants):
             raise TrialError(
-                f"{tool} reported {len(turns.variants)} variants instead of {len(self.variants)}"
+                f"{tool} reported {len(loaded.variants)} variants instead of {len(self.variants)}"
             )
-        for variant, driven in zip(self.variants, turns.variants, strict=True):
+        for variant, driven in zip(self.variants, loaded.variants, strict=True):
             (variant.trial.directory / f"{output}.json").write_text(
                 driven.report_text, encoding="utf-8"
             )
             text = json.dumps(driven.slices.document(), separators=(",", ":"))
             (variant.trial.directory / SLICES_FILE).write_text(text, encoding="utf-8")
-        return turns
+        return loaded
 
     def _flags(
         self,

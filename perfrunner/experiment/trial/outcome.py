@@ -30,7 +30,7 @@ from perfrunner.experiment.trial.placement import TrialResult, fresh_directory, 
 from perfrunner.hosts.process import LinkLost
 from perfrunner.hosts.transport import Transport
 from perfrunner.measure.client import quoted
-from perfrunner.measure.turns import WAITS_FACT, failed_variant
+from perfrunner.measure.slices import WAITS_FACT, failed_variant
 from perfrunner.spec.model import Limits
 from perfrunner.workloads.bench import Measured
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfrunner.measure.turns import levels
+from perfrunner.measure.slices import levels
 from perfrunner.report.charts.dots import wrapped
 from perfrunner.report.charts.style import FAINT, GRID, INK, VARIANTS, draw_lines, new_figure
 from perfrunner.report.numbers import minus
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from perfrunner.domain import Case
-    from perfrunner.measure.turns import Slices
-    from perfrunner.results.raw import Turn
+    from perfrunner.measure.slices import Slices
+    from perfrunner.results.raw import TrialSlices
 
 
 Floats = NDArray[np.float64]
@@ -55,7 +55,7 @@ class Pair:
 
     @property
     def robust(self) -> float:
-        """Return the block's robust estimate (as in measure/turns.py) as a log ratio."""
+        """Return the block's robust estimate (as in measure/slices.py) as a log ratio."""
         rates = np.column_stack([self.base.rates, self.variant.rates])
         base, variant = levels(rates[self.answered], 0)
         return float(np.log(variant / base))
@@ -131,12 +131,12 @@ def spread(compared: Sequence[Pair], bars: int, reach: tuple[float, float] | Non
     return Spread(counts, edges, robust, total, 1 - float(counts.sum()) / len(ratios))
 
 
-def pairs(turns: Iterable[Turn], case: Case, baseline: str, variant: str) -> Iterator[Pair]:
+def pairs(trials: Iterable[TrialSlices], case: Case, baseline: str, variant: str) -> Iterator[Pair]:
     """Yield the pairs by block, without blocks whose rounds do not match."""
     groups: dict[tuple[int, int], dict[str, Slices]] = {}
-    for turn in turns:
-        if turn.case == case:
-            groups.setdefault((turn.block, turn.group), {})[turn.variant] = turn.slices
+    for loaded in trials:
+        if loaded.case == case:
+            groups.setdefault((loaded.block, loaded.group), {})[loaded.variant] = loaded.slices
     for (block, _), variants in sorted(groups.items()):
         if {baseline, variant} <= variants.keys() and len(
             {len(s.ops) for s in variants.values()}
@@ -157,10 +157,12 @@ MARK = 0.05  # height of a slow slice's mark, of the panel
 MOST_BLOCK_LABELS = 20
 
 
-def rounds_chart(turns: Sequence[Turn], case: Case, variants: Sequence[str]) -> Figure | None:
+def rounds_chart(
+    trials: Sequence[TrialSlices], case: Case, variants: Sequence[str]
+) -> Figure | None:
     """Draw the chart; None if no variant was interleaved with the baseline, the first of `variants`."""
     baseline = variants[0]
-    by_variant = {v: list(pairs(turns, case, baseline, v)) for v in variants[1:]}
+    by_variant = {v: list(pairs(trials, case, baseline, v)) for v in variants[1:]}
     by_variant = {v: compared for v, compared in by_variant.items() if compared}
     if not by_variant:
         return None

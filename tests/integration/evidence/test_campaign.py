@@ -15,7 +15,7 @@ from perfrunner.errors import TrialError, UsageError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.preflight import builds
 from perfrunner.measure import cpu_profile
-from perfrunner.measure.turns import levels
+from perfrunner.measure.slices import levels
 from perfrunner.results import ResultStore
 from tests.support.fakes import write_artifact, write_perf
 from tools.evidence import campaign, kept, studies

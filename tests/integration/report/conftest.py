@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "report"))
 import synthetic
 import synthetic_nights
-import synthetic_turns
+import synthetic_slices
 
 from perfrunner.analysis.noise import NoiseFloor
 from perfrunner.report import build_report, write_html
@@ -71,7 +71,7 @@ def rounds_page(tmp_path_factory):
     """The HTML report of a synthetic experiment whose variants took turns, some slices many times longer than
     others."""
     directory = tmp_path_factory.mktemp("rounds")
-    experiment = synthetic_turns.write(directory, synthetic_turns.Shape(stall=0.1))
+    experiment = synthetic_slices.write(directory, synthetic_slices.Shape(stall=0.1))
     with ResultStore.open(directory, create=False) as store:
         data = store.load(experiment)
     return write_html(build_report(data), data, directory / "report.html")
@@ -95,9 +95,9 @@ def churned_page(tmp_path_factory):
 def two_groups(tmp_path_factory):
     """The HTML report of variants that ran in two groups a block, each next to its own baseline; and the report."""
     directory = tmp_path_factory.mktemp("groups")
-    first, second = synthetic_turns.VARIANTS[1:]
-    experiment = synthetic_turns.write(
-        directory, synthetic_turns.Shape(groups=((first,), (second,)))
+    first, second = synthetic_slices.VARIANTS[1:]
+    experiment = synthetic_slices.write(
+        directory, synthetic_slices.Shape(groups=((first,), (second,)))
     )
     with ResultStore.open(directory, create=False) as store:
         data = store.load(experiment)

@@ -48,7 +48,7 @@ def played(columns, cases=CASES, first=0, metric=METRIC):
 
 def worse(nights, metrics=1):
     alarms = history(nights, "ops_per_s", metrics=metrics).alarms
-    return [alarm for alarm in alarms if alarm.turn == "worse"]
+    return [alarm for alarm in alarms if alarm.verdict == "worse"]
 
 
 @pytest.mark.long
@@ -190,4 +190,4 @@ def test_counts_that_were_zero_overflow_nowhere():
     columns = np.zeros((40, 4))
     columns[30:, [1, 3]] = 500.0
     (alarm,) = history(played(columns, metric=metric_type("errors")), "errors").alarms
-    assert (alarm.first_run, alarm.turn, alarm.cases) == (30, "worse", CASES)
+    assert (alarm.first_run, alarm.verdict, alarm.cases) == (30, "worse", CASES)

@@ -106,10 +106,10 @@ def test_the_effect_is_followed_and_the_baseline_itself(nights):
     assert lost.kind == "ratio"
     assert [(level.first, level.last) for level in lost.levels] == [(0, 11), (12, 16)]
     assert lost.levels[0].value == pytest.approx(1.051, abs=0.005)
-    assert lost.turn() == "worse"
+    assert lost.verdict() == "worse"
     flat = by_variant["a"]
     assert flat.kind is None
-    assert flat.turn() is None
+    assert flat.verdict() is None
     assert flat.runs[0].value == pytest.approx(1e6, rel=0.01)
 
 
@@ -125,7 +125,7 @@ def test_a_latency_that_falls_is_better(nights):
         for e in data
     ]
     series = next(s for s in followed(renamed, "latency_get_p99_us").series if s.variant == "b")
-    assert series.turn() == "better"
+    assert series.verdict() == "better"
 
 
 def test_only_finished_runs_of_the_newest_workload_count(nights):
@@ -151,12 +151,12 @@ def test_a_change_is_news_on_the_night_it_becomes_known_and_never_again(nights):
         night
         for night in range(len(data))
         for alarm in followed(data[: night + 1], "ops_per_s").news
-        if alarm.turn == "worse"
+        if alarm.verdict == "worse"
     ]
     assert len(worse) == 1
     assert 16 <= worse[0] <= 19
     (alarm,) = followed(data, "ops_per_s").alarms
-    assert (alarm.variant, alarm.first, alarm.turn) == ("b", "e14", "worse")
+    assert (alarm.variant, alarm.first, alarm.verdict) == ("b", "e14", "worse")
     assert followed(data, "ops_per_s").news == ()
 
 

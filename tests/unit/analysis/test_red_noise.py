@@ -12,7 +12,7 @@ import pytest
 
 from perfrunner.analysis import noise
 from perfrunner.analysis.compare import compare
-from perfrunner.measure.turns import levels
+from perfrunner.measure.slices import levels
 from tests.support import rednoise
 
 ALARM = ("better", "worse")

@@ -80,7 +80,7 @@ def test_the_good_commit_of_a_new_level_is_hardly_ever_one_that_has_the_loss(rng
         values = lost(rng, 60, 15, 2.0)
         played = nights(values)
         followed = history(played, "ops_per_s")
-        if not any(alarm.variant == "b" and alarm.turn == "worse" for alarm in followed.alarms):
+        if not any(alarm.variant == "b" and alarm.verdict == "worse" for alarm in followed.alarms):
             continue
         (single,) = [it for it in suspicions([followed], EVER) if it.key[1] == "b"][:1]
         goods.append(int(single.good, 16))

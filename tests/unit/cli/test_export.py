@@ -19,7 +19,7 @@ from perfrunner.export import SCHEMA, TABLES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import synthetic
-import synthetic_turns
+import synthetic_slices
 
 DOCS = Path(__file__).parents[3] / "docs" / "how-to" / "export.md"
 
@@ -69,7 +69,7 @@ def test_series_are_points_of_rates_and_memory(stored):
 
 
 def test_rounds_are_the_slices_of_trials_side_by_side(tmp_path):
-    synthetic_turns.write(tmp_path, synthetic_turns.Shape(blocks=2, rounds=30))
+    synthetic_slices.write(tmp_path, synthetic_slices.Shape(blocks=2, rounds=30))
     rows = read(export("--table", "rounds", out=tmp_path).stdout, "rounds")
     assert len(rows) == 2 * 3 * 30
     assert [int(r["round"]) for r in rows[:3]] == [1, 2, 3]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from perfrunner.measure.turns import DEFAULT_TRIM, levels, trimmed_mean
+from perfrunner.measure.slices import DEFAULT_TRIM, levels, trimmed_mean
 
 
 def test_what_a_round_has_in_common_does_not_reach_the_ratio() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from perfrunner.errors import TrialError
 from perfrunner.measure.client import Second
-from perfrunner.measure.turns import steady_window
+from perfrunner.measure.slices import steady_window
 
 
 def seconds(*ops: int) -> list[Second]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import synthetic
 import synthetic_nights
-import synthetic_turns
+import synthetic_slices
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 from test_published import TABLES
@@ -59,7 +59,7 @@ def test_a_report(document):
 
 
 def test_a_report_of_slices(tmp_path):
-    synthetic_turns.write(tmp_path, synthetic_turns.Shape(blocks=6, rounds=60))
+    synthetic_slices.write(tmp_path, synthetic_slices.Shape(blocks=6, rounds=60))
     matches = printed("report", "--format", "json", "--out", tmp_path)
     assert wrong("report", matches) == []
     assert matches["facts"]["method"]

@@ -65,7 +65,7 @@ def test_a_specs_page_has_its_history_with_the_lost_expected_gain(site):
     (series,) = [s for s in data["charts"][0]["series"] if s["effect"] == "ratio"]
     assert len(series["runs"]) == RUNS
     assert [level["first"] for level in series["levels"]] == [0, LOST]
-    assert series["turns"] == [None, "worse"]
+    assert series["verdicts"] == [None, "worse"]
     assert series["runs"][LOST]["build_id"] == "b1"
     assert series["runs"][LOST]["commit"] == "c" * 12
     assert data["links"]["nightly-13"].endswith("nightly-13/report.html")

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfrunner.measure.turns import Turns
+from perfrunner.measure.slices import GroupLoad
 from perfrunner.workloads import pillowfight
 from perfrunner.workloads.metrics import driven_interleaved
-from tests.support.recording import COST, PILLOWFIGHT, RecordingBench, RecordingGroup, turns
+from tests.support.recording import COST, PILLOWFIGHT, RecordingBench, RecordingGroup, group_load
 
 
 def test_throughput_side_by_side_is_robust_and_has_its_totals_next_to_it() -> None:
-    bench = RecordingGroup(RecordingBench(), RecordingBench(), turns=turns([100, 50]))
+    bench = RecordingGroup(RecordingBench(), RecordingBench(), loaded=group_load([100, 50]))
     base, other = pillowfight.run(bench, PILLOWFIGHT)
     assert base.metrics["ops_per_s"] == pytest.approx(100)
     assert other.metrics["ops_per_s"] == pytest.approx(50)
@@ -37,7 +37,7 @@ def test_throughput_side_by_side_is_robust_and_has_its_totals_next_to_it() -> No
     }
 
 
-def with_clocks(results: Turns, *, idle_cpu_ns: int | None = None) -> Turns:
+def with_clocks(results: GroupLoad, *, idle_cpu_ns: int | None = None) -> GroupLoad:
     """Every slice uses 150 of its server's 200 µs; 30 µs of others; the load lasts 100 s."""
     variants = tuple(
         replace(
@@ -55,7 +55,7 @@ def with_clocks(results: Turns, *, idle_cpu_ns: int | None = None) -> Turns:
 
 
 def test_the_parts_of_the_time_per_operation_add_up() -> None:
-    base, _ = driven_interleaved(with_clocks(turns([100, 50])), 0)
+    base, _ = driven_interleaved(with_clocks(group_load([100, 50])), 0)
     metrics = base.metrics
     assert metrics["own_cpu_us_per_op"] == pytest.approx(1.5)
     assert metrics["foreign_cpu_us_per_op"] == pytest.approx(0.3)
@@ -70,7 +70,7 @@ def test_the_parts_of_the_time_per_operation_add_up() -> None:
 
 
 def test_background_work_is_charged_to_whose_load_caused_it() -> None:
-    base, _ = driven_interleaved(with_clocks(turns([100, 50])), 0)
+    base, _ = driven_interleaved(with_clocks(group_load([100, 50])), 0)
     assert base.metrics["background_cpu_us_per_op"] == pytest.approx(0.5)
     assert base.metrics["total_cpu_us_per_op"] == pytest.approx(2.0)
     assert base.metrics["background_cpu_ms_per_s"] == pytest.approx(2.0 / (100 - 40))
@@ -79,17 +79,17 @@ def test_background_work_is_charged_to_whose_load_caused_it() -> None:
 
 def test_work_that_is_done_without_load_is_charged_once() -> None:
     """The load caused 0.5 of the 2 ms outside the slices: 1.5 ms would have been used without any."""
-    idle = with_clocks(turns([100, 50]), idle_cpu_ns=5_000)
+    idle = with_clocks(group_load([100, 50]), idle_cpu_ns=5_000)
     base, _ = driven_interleaved(idle, 0)
     assert base.metrics["idle_cpu_ms_per_s"] == pytest.approx(0.025)
     assert base.metrics["background_cpu_us_per_op"] == pytest.approx(0.5 * 0.25)
     assert base.metrics["total_cpu_us_per_op"] == pytest.approx(1.5 + 0.5 * 0.25)
-    busy, _ = driven_interleaved(with_clocks(turns([100, 50]), idle_cpu_ns=10**9), 0)
+    busy, _ = driven_interleaved(with_clocks(group_load([100, 50]), idle_cpu_ns=10**9), 0)
     assert busy.metrics["total_cpu_us_per_op"] == pytest.approx(1.5), (
         "never less than in its slices"
     )
 
 
 def test_without_all_clocks_there_are_no_parts() -> None:
-    base, _ = driven_interleaved(turns([100, 50]), 0)
+    base, _ = driven_interleaved(group_load([100, 50]), 0)
     assert "total_cpu_us_per_op" not in base.metrics

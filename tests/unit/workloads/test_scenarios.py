@@ -22,7 +22,7 @@ from tests.support.recording import (
     RecordingBench,
     RecordingGroup,
     alone,
-    turns,
+    group_load,
 )
 
 
@@ -39,14 +39,14 @@ def test_pillowfight_in_its_order() -> None:
 
 
 def test_pillowfight_side_by_side_populates_all_variants_at_once() -> None:
-    bench = RecordingGroup(RecordingBench(), RecordingBench(), turns=turns([100, 50]))
+    bench = RecordingGroup(RecordingBench(), RecordingBench(), loaded=group_load([100, 50]))
     pillowfight.run(bench, PILLOWFIGHT)
     both = lambda line: [f"0: {line}", f"1: {line}"]  # noqa: E731
     assert bench.log == [
         "phase populate", "prepare pillowfight populate",
         "phase persist", "0: wait-persisted", "0: reset", "1: wait-persisted", "1: reset",
         "0: sample before", "0: counters", "1: sample before", "1: counters",
-        "phase access", *both("start sampling samples"), "turns pillowfight client", *both("stop sampling"),
+        "phase access", *both("start sampling samples"), "loaded pillowfight client", *both("stop sampling"),
         "0: sample now", "0: counters", "1: sample now", "1: counters",
         "phase settle", "settle 2", *both("sample settled"),
     ]  # fmt: skip
@@ -67,7 +67,7 @@ def test_what_the_server_counts_becomes_a_metric() -> None:
 
 def test_append_side_by_side_counts_its_load() -> None:
     bench = RecordingGroup(
-        RecordingBench(), RecordingBench(), turns=turns([100, 50], loaded=10, cpu=False)
+        RecordingBench(), RecordingBench(), loaded=group_load([100, 50], loaded=10, cpu=False)
     )
     base, other = append.run(bench, APPEND)
     assert "--slice-ops=500" in bench.arguments

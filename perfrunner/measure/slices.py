@@ -126,7 +126,7 @@ class Slices:
 
 
 @dataclass(frozen=True)
-class VariantTurns:
+class VariantLoad:
     """One variant. `warmup_ops` precede the first measured round; the server counted them as well."""
 
     report: ClientReport
@@ -135,11 +135,13 @@ class VariantTurns:
     warmup_ops: int
     warmup_misses: int
     warmup_errors: Mapping[str, int]
-    idle_cpu_ns: int | None = None  # CPU time of the server in `Turns.idle_s`; None: not measured
+    idle_cpu_ns: int | None = (
+        None  # CPU time of the server in `GroupLoad.idle_s`; None: not measured
+    )
 
 
 @dataclass(frozen=True)
-class Turns:
+class GroupLoad:
     """The variants in the order of their slots."""
 
     tool: str
@@ -148,7 +150,7 @@ class Turns:
     warmup_rounds: int
     rounds: int
     seconds: float
-    variants: tuple[VariantTurns, ...]
+    variants: tuple[VariantLoad, ...]
     idle_s: float = 0.0  # before the first slice, without load
 
     def levels(self, baseline: int) -> list[float]:
@@ -172,14 +174,14 @@ def paired_levels(variants: Sequence[Slices], baseline: int) -> list[float]:
     return [float(level) for level in levels(answered, baseline)]
 
 
-def parse_turns(text: str, where: str) -> Turns:
+def parse_group_load(text: str, where: str) -> GroupLoad:
     """Parse the report of a group. Raises TrialError, which names `where` and the problem."""
     try:
         document = json.loads(text)
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise TrialError(f"{where}: not a report of a group of schema {SCHEMA}")
         group = document["group"]
-        turns = Turns(
+        loaded = GroupLoad(
             tool=str(document["tool"]),
             slice=float(group["slice_ops"] if group.get("slice_s") is None else group["slice_s"]),
             round_seed=int(group["round_seed"]),
@@ -195,14 +197,14 @@ def parse_turns(text: str, where: str) -> Turns:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TrialError(f"{where}: not a report of a group: {error!r}") from None
     if document.get("interrupted"):
-        raise TrialError(f"{turns.tool} was interrupted before the end of its rounds")
-    lengths = {len(variant.slices.ops) for variant in turns.variants}
-    if lengths != {turns.rounds} or not turns.rounds:
+        raise TrialError(f"{loaded.tool} was interrupted before the end of its rounds")
+    lengths = {len(variant.slices.ops) for variant in loaded.variants}
+    if lengths != {loaded.rounds} or not loaded.rounds:
         raise TrialError(
-            f"{where}: {turns.rounds} rounds, but slices of {sorted(lengths)}",
+            f"{where}: {loaded.rounds} rounds, but slices of {sorted(lengths)}",
             hint="the load must last for at least one complete round",
         )
-    return turns
+    return loaded
 
 
 def parse_variants(text: str, where: str, variants: int) -> list[str]:
@@ -262,11 +264,11 @@ def _array(values: Sequence[int] | None, where: str, name: str) -> Integers | No
     return array
 
 
-def _variant(document: Mapping[str, Any], where: str) -> VariantTurns:
+def _variant(document: Mapping[str, Any], where: str) -> VariantLoad:
     warmup = document.get("warmup") or {}
     errors = {str(kind): int(n) for kind, n in (warmup.get("errors") or {}).items()}
     idle_cpu = document.get("idle_cpu_ns")
-    return VariantTurns(
+    return VariantLoad(
         report=report_of(document["report"], where),
         report_text=json.dumps(document["report"], separators=(",", ":")),
         slices=read_slices(document["slices"], where),

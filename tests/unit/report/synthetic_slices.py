@@ -1,6 +1,6 @@
 """A store whose trials ran side by side: slices in a host's red noise, variants of known speed, one with rare stalls.
 
-As a script it writes a store to look at:  python synthetic_turns.py DIR [BLOCKS]
+As a script it writes a store to look at:  python synthetic_slices.py DIR [BLOCKS]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import synthetic
 
-from perfrunner.measure.turns import Slices, levels
+from perfrunner.measure.slices import Slices, levels
 from perfrunner.results import ResultStore, TrialRecord
 
 VARIANTS = synthetic.VARIANTS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfrunner.errors import TrialError
-from perfrunner.measure.turns import Slices, paired_levels, read_slices
+from perfrunner.measure.slices import Slices, paired_levels, read_slices
 
 
 def slices(*ops: int) -> Slices:

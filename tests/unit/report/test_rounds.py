@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import synthetic_turns
-from synthetic_turns import VARIANTS
+import synthetic_slices
+from synthetic_slices import VARIANTS
 
 from perfrunner.analysis.cases import clean_blocks, counted_trials
 from perfrunner.domain import Case
-from perfrunner.measure.turns import Slices
+from perfrunner.measure.slices import Slices
 from perfrunner.report import build_report, render
 from perfrunner.report.charts import draw_charts
 from perfrunner.report.charts.rounds import FEWEST, binned, pairs, rounds_chart
@@ -29,14 +29,14 @@ CASE = Case("pillowfight", "persistent")
 
 @pytest.fixture(scope="module")
 def turned(tmp_path_factory):
-    """turned(**shape) stores an experiment whose variants took turns, and gives its data."""
+    """turned(**shape) stores an experiment whose variants were loaded interleaved, and gives its data."""
     known = {}
 
     def build(**shape):
         key = repr(sorted(shape.items()))
         if key not in known:
-            directory = tmp_path_factory.mktemp("turns")
-            made = synthetic_turns.write(directory, synthetic_turns.Shape(**shape))
+            directory = tmp_path_factory.mktemp("trials")
+            made = synthetic_slices.write(directory, synthetic_slices.Shape(**shape))
             with ResultStore.open(directory, create=False) as store:
                 known[key] = store.load(made)
         return known[key]
@@ -176,7 +176,7 @@ def test_a_blocks_estimate_is_the_trials_own_number(turned):
     raw = raw_of(data)
     assert raw.problems == []
     for variant in VARIANTS[1:]:
-        matches = list(pairs(raw.turns, CASE, VARIANTS[0], variant))
+        matches = list(pairs(raw.slices, CASE, VARIANTS[0], variant))
         assert [pair.block for pair in matches] == list(range(1, 9))
         for pair in matches:
             own = {t.variant: t.metrics for t in data.trials if t.block == pair.block}
@@ -189,10 +189,10 @@ def test_a_variant_is_drawn_against_the_baseline_of_its_own_group(turned):
     data = turned(groups=((VARIANTS[1],), (VARIANTS[2],)), blocks=6)
     raw = raw_of(data)
     for group, variant in ((1, VARIANTS[1]), (2, VARIANTS[2])):
-        for pair in pairs(raw.turns, CASE, VARIANTS[0], variant):
+        for pair in pairs(raw.slices, CASE, VARIANTS[0], variant):
             (base,) = [
                 t.slices
-                for t in raw.turns
+                for t in raw.slices
                 if (t.block, t.group, t.variant) == (pair.block, group, VARIANTS[0])
             ]
             assert pair.base is base
@@ -201,9 +201,9 @@ def test_a_variant_is_drawn_against_the_baseline_of_its_own_group(turned):
 def test_the_rounds_are_drawn_and_the_figure_stays_small(turned):
     raw = raw_of(turned())
     with drawing():
-        figure = rounds_chart(raw.turns, CASE, VARIANTS)
+        figure = rounds_chart(raw.slices, CASE, VARIANTS)
         drawn = [line for c in figure.axes[0].collections for line in c.get_segments()]
-        matches = list(pairs(raw.turns, CASE, VARIANTS[0], VARIANTS[1]))
+        matches = list(pairs(raw.slices, CASE, VARIANTS[0], VARIANTS[1]))
         levels = {round(float(line[0][1]), 9) for line in drawn if len(line) == 2}
         assert levels >= {round(100 * math.expm1(pair.robust), 9) for pair in matches}
         svg = svg_bytes(figure)
@@ -216,7 +216,7 @@ def test_the_rounds_are_drawn_and_the_figure_stays_small(turned):
 def test_nothing_written_on_the_rounds_is_cut_off(turned):
     raw = raw_of(turned())
     with drawing():
-        figure = rounds_chart(raw.turns, CASE, VARIANTS)
+        figure = rounds_chart(raw.slices, CASE, VARIANTS)
         figure.canvas.draw()
         renderer, box = figure.canvas.get_renderer(), figure.bbox
         texts = [t for axes in figure.axes for t in (*axes.texts, axes.title)]
@@ -247,9 +247,9 @@ def test_missing_and_broken_slices_are_reported_and_the_rest_is_drawn(turned):
 def test_trials_that_ran_alone_have_no_rounds(data):
     cases = list(clean_blocks(data.trials).values())[:1]
     raw = read_series(data, cases[0].trials)
-    assert raw.turns == []
+    assert raw.slices == []
     with drawing():
-        assert rounds_chart(raw.turns, cases[0].case, VARIANTS) is None
+        assert rounds_chart(raw.slices, cases[0].case, VARIANTS) is None
 
 
 def test_benchmark_programs_keep_their_rounds_themselves(turned):
@@ -258,7 +258,7 @@ def test_benchmark_programs_keep_their_rounds_themselves(turned):
     trials = [replace(t, facts={**t.facts, "context": {}}, raw_dir="empty") for t in data.trials]
     raw = raw_of(replace(data, trials=tuple(trials)))
     assert raw.problems == []
-    assert raw.turns == []
+    assert raw.slices == []
 
 
 # -- rates over time
@@ -289,7 +289,7 @@ def test_a_load_shorter_than_a_bin_has_one_point():
 
 def test_rounds_that_were_not_answered_have_no_ratio_and_are_marked_slow(turned):
     raw = raw_of(turned(blocks=2, rounds=50))
-    missed = [replace(turn, slices=unanswered(turn)) for turn in raw.turns]
+    missed = [replace(loaded, slices=unanswered(loaded)) for loaded in raw.slices]
     for pair in pairs(missed, CASE, VARIANTS[0], VARIANTS[1]):
         assert len(pair.log_ratios) == 47  # such a round is left out for all variants alike
         assert np.isfinite([pair.robust, pair.total]).all()
@@ -300,24 +300,24 @@ def test_rounds_that_were_not_answered_have_no_ratio_and_are_marked_slow(turned)
         assert "slow 2 %, baseline 4 %" in text.get_text()
 
 
-def unanswered(turn):
+def unanswered(loaded):
     """Of the baseline's slices two, of every other variant's one."""
-    ops = turn.slices.ops.copy()
-    ops[[5, 6] if turn.variant == VARIANTS[0] else [7]] = 0
-    return replace(turn.slices, ops=ops)
+    ops = loaded.slices.ops.copy()
+    ops[[5, 6] if loaded.variant == VARIANTS[0] else [7]] = 0
+    return replace(loaded.slices, ops=ops)
 
 
 def test_rounds_that_differ_by_factors_are_drawn_by_factors(turned):
     """A host so busy that slices differ tenfold: half and twice are equally far from no change."""
     raw = raw_of(turned())
-    wild = noisier(raw.turns, of=1.0)
+    wild = noisier(raw.slices, of=1.0)
     with drawing():
         axes = rounds_chart(wild, CASE, VARIANTS).axes[1]
         assert axes.get_xscale() == "function"
         place = axes.transData.transform
         middle = place((0.0, 0))[0]
         assert place((100.0, 0))[0] - middle == pytest.approx(middle - place((-50.0, 0))[0])
-        plain = rounds_chart(raw.turns, CASE, VARIANTS).axes[1]
+        plain = rounds_chart(raw.slices, CASE, VARIANTS).axes[1]
         assert plain.get_xscale() == "linear"
 
 
@@ -325,8 +325,8 @@ def test_bins_of_noisy_rounds_leave_the_blocks_estimates_to_be_seen(turned):
     """A flusher that comes and goes: most slices alike, some many times slower, as in a persistent pillowfight."""
     raw = raw_of(turned())
     quiet, noisy = (
-        list(pairs(turns, CASE, VARIANTS[0], VARIANTS[1]))
-        for turns in (raw.turns, noisier(raw.turns, of=0.7))
+        list(pairs(trials, CASE, VARIANTS[0], VARIANTS[1]))
+        for trials in (raw.slices, noisier(raw.slices, of=0.7))
     )
     many, few = (binned(of_it, 320) for of_it in (quiet, noisy))
     assert FEWEST <= len(few[0][0]) < len(many[0][0]) <= 320 // len(quiet)
@@ -340,7 +340,7 @@ def test_bins_of_noisy_rounds_leave_the_blocks_estimates_to_be_seen(turned):
     assert np.ptp(middles) < np.ptp(noisy[0].log_ratios) / 4
 
 
-def noisier(turns, of):
+def noisier(trials, of):
     """The share `of` each variant's slices takes several times as long, or as short."""
     rng = np.random.default_rng(1)
 
@@ -348,4 +348,4 @@ def noisier(turns, of):
         factors = np.exp(rng.normal(0, 1, len(slices.ops)) * (rng.random(len(slices.ops)) < of))
         return replace(slices, wall_ns=(slices.wall_ns * factors).astype(np.int64))
 
-    return [replace(turn, slices=longer(turn.slices)) for turn in turns]
+    return [replace(loaded, slices=longer(loaded.slices)) for loaded in trials]
