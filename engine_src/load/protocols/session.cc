@@ -131,7 +131,7 @@ Session openSession(const SessionOptions& options) {
     return session;
 }
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 namespace {
 

@@ -12,7 +12,8 @@ namespace kv::server {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;  // what is parsed: the ordered one looks keys up one by one
+using OrderedJson = nlohmann::ordered_json;
 
 /// get() would cut numbers that are too large, and fractions, so that they name something else.
 int64_t integerOf(const Json& number, int64_t least, int64_t most) {
@@ -78,23 +79,24 @@ ClusterConfig::ClusterConfig(std::string_view bucket, uint16_t vbuckets, uint16_
     : servers_{"$HOST:" + std::to_string(port)},
       tlsPorts_{tlsPort},
       map_(vbuckets, std::vector<int>{0}) {
-    Json config;
+    OrderedJson config;
     config["rev"] = version_.revision;
     config["revEpoch"] = version_.epoch;
     config["name"] = bucket;
     config["uuid"] = uuid;
     config["nodeLocator"] = "vbucket";
-    config["nodes"] = Json::array({{{"hostname", servers_[0]}, {"ports", {{"direct", port}}}}});
+    config["nodes"] =
+            OrderedJson::array({{{"hostname", servers_[0]}, {"ports", {{"direct", port}}}}});
     // Two SDKs require a management port. They accept that the data port closes a connection on
     // which HTTP arrives.
-    Json services{{"kv", port}, {"mgmt", port}};
+    OrderedJson services{{"kv", port}, {"mgmt", port}};
     if (tlsPort != 0) {
         services["kvSSL"] = tlsPort;
     }
-    config["nodesExt"] = Json::array(
+    config["nodesExt"] = OrderedJson::array(
             {{{"services", std::move(services)}, {"thisNode", true}, {"hostname", "$HOST"}}});
     // Neither "collections" here nor the feature in HELLO: clients need both or neither.
-    config["bucketCapabilities"] = Json::array({"cbhello", "durableWrite", "nodesExt"});
+    config["bucketCapabilities"] = OrderedJson::array({"cbhello", "durableWrite", "nodesExt"});
     config["bucketCapabilitiesVer"] = "";
     config["vBucketServerMap"] = {{"hashAlgorithm", "CRC"},
                                   {"numReplicas", 0},

@@ -59,9 +59,8 @@ TEST_F(ReplicationSessionTest, AStreamEndedForAnotherReasonWaitsForTheNextRound)
     accept();
     std::this_thread::sleep_for(ReplicationSession::kShortLife);
     end(dcp::EndStatus::Slow);
-    if (std::chrono::steady_clock::now() < begun_ + ReplicationSession::kRetryPause) {
-        EXPECT_EQ(opaques_.size(), 1u);
-    }
+    const auto took = std::chrono::steady_clock::now() - begun_;
+    EXPECT_LE(opaques_.size(), 1 + took / ReplicationSession::kRetryPause) << "one per round";
 }
 
 TEST_F(ReplicationSessionTest, ASourceThatIgnoresAcknowledgementsIsLeft) {

@@ -223,7 +223,8 @@ def test_a_client_that_does_not_read_holds_back_bounded_memory(port: int, writer
         client.open_stream(end=3000)
         for start in range(0, 3000, 100):
             writer.set_many({b"k%d" % i: b"x" * 5000 for i in range(start, start + 100)})
-        time.sleep(0.3)
+        until(lambda: int(writer.stats()["conn_buffered_bytes"]) > 0, "the stream has not begun")
+        time.sleep(0.3)  # in which it could take more
         assert int(writer.stats()["conn_buffered_bytes"]) < 2 << 20
         client.until_end()
         assert values(View().apply(client.messages)) == writer.documents
