@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias
 
 from perfrunner.domain import MIN_BLOCKS
 from perfrunner.errors import PerfrunnerError, StoreError, UsageError
-from perfrunner.experiment.plan import MOST_BLOCKS, Width
+from perfrunner.experiment.stopping import MOST_BLOCKS, Width
 from perfrunner.results.files import write_whole
 from perfrunner.sources.git import UNSHALLOW, Repository
 from perfrunner.sources.run_git import GitError

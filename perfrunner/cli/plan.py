@@ -85,7 +85,7 @@ def _document(
         "experiment": spec.name,
         "baseline": spec.baseline,
         "cluster": spec.cluster.name,
-        "blocks": plan.blocks,
+        "blocks": spec.blocks,
         "seed": plan.seed,
         "seed_drawn": drawn,
         "expected_seconds": round(expected.total(spec), 1),
@@ -119,7 +119,7 @@ def _print(
     console = result_console()
     console.print(
         f"{spec.name}: {count_of(len(plan.trials), 'trial')}"
-        f" ({product_of(len(spec.variants), len(spec.cases), plan.blocks)}),"
+        f" ({product_of(len(spec.variants), len(spec.cases), spec.blocks)}),"
         f" about {duration(expected.total(spec))} on {spec.cluster.name}"
     )
     origin = "drawn now; a run draws another one unless --seed is given" if drawn else "given"
@@ -187,7 +187,7 @@ def _order_table(plan: Plan) -> Table:
 
 def block_range(spec: Spec) -> tuple[int, int]:
     """Return the smallest and the largest number of blocks that a case may get."""
-    from perfrunner.experiment.plan import FEWEST_BLOCKS, MOST_BLOCKS
+    from perfrunner.experiment.stopping import FEWEST_BLOCKS, MOST_BLOCKS
 
     return (spec.blocks, spec.blocks) if spec.precision is None else (FEWEST_BLOCKS, MOST_BLOCKS)
 
@@ -218,9 +218,9 @@ class Estimate:
 
     def trials(self, spec: Spec, blocks: int | None = None) -> float:
         """Return the seconds of all trials of `blocks` blocks (default: the spec's number)."""
-        from perfrunner.experiment.plan import plan_block
+        from perfrunner.experiment.plan import make_plan
 
-        block = plan_block(spec, seed=0, block=1)  # each group has a trial of the baseline
+        block = make_plan(spec, seed=0).block(1)  # each group has a trial of the baseline
         return (blocks or spec.blocks) * sum(self.seconds[trial.case] for trial in block)
 
     def sampling_check(self, spec: Spec) -> float:

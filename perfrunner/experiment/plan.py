@@ -1,29 +1,22 @@
-"""Plan an experiment: the groups of variants, the random order of trials, all seeds, and the number of blocks.
+"""Plan an experiment: the groups of variants, the random order of trials, and all seeds.
 
-Each seed depends only on its own key, so a resumed run draws the same values as the killed run would have. `precision`
-in a spec ends or extends a case by the widths of its intervals alone: `case_widths` and `decide`.
+Each seed depends only on its own key, so a resumed run draws the same values as the killed run would have.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
 from perfrunner.build.layout import SEEDS
-from perfrunner.domain import Case, TrialKey
-from perfrunner.experiment.events import Decision, Precision
+from perfrunner.domain import BlockCase, Case, Member, TrialKey
 from perfrunner.spec.model import Spec
 from perfrunner.spec.workloads import Schedule, ServerWorkload, ToolWorkload
-
-if TYPE_CHECKING:
-    from perfrunner.results import ExperimentData
-
 
 GROUPINGS_FACT = "groupings"  # fact of an experiment: the grouping of each workload
 USABLE = 0.8  # share of a host's available memory that a group may use
@@ -65,9 +58,9 @@ def stored_groupings(facts: Mapping[str, Any]) -> dict[str, Grouping] | None:
     return {name: Grouping(**record) for name, record in stored.items()}
 
 
-def record_groupings(laid_out: Mapping[str, Grouping]) -> dict[str, Any]:
+def record_groupings(known: Mapping[str, Grouping]) -> dict[str, Any]:
     """Return groupings in the form in which an experiment stores them."""
-    return {name: asdict(grouping) for name, grouping in laid_out.items()}
+    return {name: asdict(grouping) for name, grouping in known.items()}
 
 
 def groups(order: Sequence[str], baseline: str, variants: int) -> list[tuple[str, ...]]:
@@ -128,14 +121,51 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plan:
-    """The trials of an experiment in random order, and the seed of that order.
+    """The trials of an experiment in random order. They follow from the spec, the seed and the groupings alone.
 
     Trials of a case with the same group run interleaved, in the order of their slots.
     """
 
+    spec: Spec
     seed: int
-    blocks: int
-    trials: tuple[TrialKey, ...]
+    groupings: Mapping[str, Grouping]  # by workload
+
+    @property
+    def trials(self) -> tuple[TrialKey, ...]:
+        """Return the trials of all blocks of the spec."""
+        return self.first(self.spec.blocks)
+
+    def first(self, blocks: int) -> tuple[TrialKey, ...]:
+        """Return the trials of the first `blocks` blocks."""
+        return tuple(trial for block in range(1, blocks + 1) for trial in self.block(block))
+
+    def block(self, block: int, attempt: int = 1) -> tuple[TrialKey, ...]:
+        """Return the trials of one block. A repeated attempt after a discarded one gets a new order."""
+        spec = self.spec
+        seeds = np.random.SeedSequence([self.seed, block, attempt])
+        rng = np.random.Generator(np.random.PCG64(seeds))
+        order = [
+            (workload, bucket, variant, group)
+            for workload, bucket in _shuffled(rng, spec.cases)
+            for group, members in _groups(
+                _shuffled(rng, tuple(spec.variants)), spec, self.groupings[workload]
+            )
+            for variant in members
+        ]
+        return tuple(
+            TrialKey(block, attempt, position, workload, bucket, variant, group=group)
+            for position, (workload, bucket, variant, group) in enumerate(order, start=1)
+        )
+
+    def redo_order(self, case: BlockCase, attempt: int) -> list[Member]:
+        """Return the order of a case's variants in a repeated attempt."""
+        order = self.block(case.block, attempt)
+        return [trial.member for trial in order if trial.case == case.case]
+
+
+def make_plan(spec: Spec, seed: int, known: Mapping[str, Grouping] | None = None) -> Plan:
+    """Plan an experiment; without known groupings, memory does not limit the groups."""
+    return Plan(spec, seed, groupings(spec, None) if known is None else known)
 
 
 def cases_to_check(spec: Spec) -> list[Case]:
@@ -153,40 +183,6 @@ def profiled_cases(spec: Spec) -> list[Case]:
 def draw_seed() -> int:
     """Draw a seed for a spec without one; it is recorded with the experiment."""
     return secrets.randbelow(2**32)
-
-
-def make_plan(spec: Spec, seed: int, laid_out: Mapping[str, Grouping] | None = None) -> Plan:
-    """Plan all blocks of the spec."""
-    known = groupings(spec, None) if laid_out is None else laid_out
-    blocks = range(1, spec.blocks + 1)
-    trials = [t for block in blocks for t in plan_block(spec, seed, block, laid_out=known)]
-    return Plan(seed=seed, blocks=spec.blocks, trials=tuple(trials))
-
-
-def plan_block(
-    spec: Spec,
-    seed: int,
-    block: int,
-    attempt: int = 1,
-    *,
-    laid_out: Mapping[str, Grouping] | None = None,
-) -> tuple[TrialKey, ...]:
-    """Plan one block. A repeated attempt (`attempt` > 1) after a discarded one gets a new order.
-
-    `laid_out` are the groupings by workload; without them, memory does not limit the groups.
-    """
-    known = groupings(spec, None) if laid_out is None else laid_out
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, block, attempt])))
-    order = [
-        (workload, bucket, variant, group)
-        for workload, bucket in _shuffled(rng, spec.cases)
-        for group, members in _groups(_shuffled(rng, tuple(spec.variants)), spec, known[workload])
-        for variant in members
-    ]
-    return tuple(
-        TrialKey(block, attempt, position, workload, bucket, variant, group=group)
-        for position, (workload, bucket, variant, group) in enumerate(order, start=1)
-    )
 
 
 def _groups(
@@ -234,87 +230,3 @@ def placing_order(seed: int, variants: Iterable[str], block: int, attempt: int) 
 
 def _draw(key: str) -> int:
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")
-
-
-FEWEST_BLOCKS = 10
-MOST_BLOCKS = 40
-
-
-@dataclass(frozen=True)
-class Width:
-    """The precision that a case has reached: clean blocks, and the widest half-width of its primary metrics.
-
-    The half-width is a fraction of the baseline for ratios, and of 100 for differences of percentages (0.01 = 1
-    point). None means that it is not known yet.
-    """
-
-    blocks: int
-    half_width: float | None
-
-    def expected_blocks(self, wanted: float, fewest: int = FEWEST_BLOCKS) -> int:
-        """Estimate the total number of clean blocks, at least `fewest`, until the half-width is `wanted`.
-
-        Assumes that later blocks vary as much as earlier ones. Half-widths shrink with the square root of the number of
-        blocks and with Student's t, which is 12.7 for two blocks and 2.3 for ten.
-        """
-        if self.half_width is None or self.blocks < 2:
-            return fewest
-        from perfrunner.analysis.inference import t_critical
-        from perfrunner.analysis.looks import PRECISE
-
-        counts = np.arange(fewest, MOST_BLOCKS)
-        t = t_critical(PRECISE / 2, np.array([self.blocks, *counts]) - 1)
-        spread = self.half_width * math.sqrt(self.blocks) / t[0]
-        narrow = counts[t[1:] * spread / np.sqrt(counts) <= wanted]
-        return int(narrow[0]) if len(narrow) else MOST_BLOCKS
-
-
-def case_widths(data: ExperimentData) -> dict[Case, Width]:
-    """Return the width of every case that has a primary metric with a relative interval.
-
-    Differences in bytes or pages have no relative interval. The interval is the one that the report shows if the case
-    stops: it is wider than that of a planned number of blocks, because a case tends to stop while its spread looks
-    small, and wider still after an extension.
-    """
-    from perfrunner.analysis.compare import compare
-    from perfrunner.analysis.inference import t_critical
-    from perfrunner.analysis.looks import Look
-
-    look = replace(Look.at(data), unfinished=False, precision=True)
-    widths: dict[Case, Width] = {}
-    for row in compare(data).rows:
-        if not row.primary or row.effect is None:
-            continue
-        if row.effect.kind == "difference" and row.metric.unit != "%":
-            continue
-        half: float | None = None
-        if row.effect.sd is not None:
-            error = row.effect.sd / math.sqrt(row.effect.n)
-            half = float(t_critical(look.level(row.effect.n) / 2, row.effect.n - 1)) * error
-            half /= 100 if row.effect.kind == "difference" else 1
-        before = widths.get(row.case, Width(row.effect.n, 0.0))
-        widest = None if half is None or before.half_width is None else max(half, before.half_width)
-        widths[row.case] = Width(min(before.blocks, row.effect.n), widest)
-    return widths
-
-
-def decide(
-    case: Case,
-    block: int,
-    planned: int,
-    width: Width | None,
-    wanted: float,
-    most: int = MOST_BLOCKS,
-) -> Precision:
-    """Decide for one case, after block `block` of `planned` is complete, whether to stop, continue or extend.
-
-    `width` is None when no primary metric has a relative interval: such a case runs the planned blocks. The others
-    run at least 10 clean blocks and at most `most` blocks.
-    """
-    if width is None:
-        return Precision(case, block, 0, None, wanted, "stop" if block >= planned else "continue")
-    narrow = width.half_width is not None and width.half_width <= wanted
-    if (width.blocks >= FEWEST_BLOCKS and narrow) or max(block, width.blocks) >= most:
-        return Precision(case, block, width.blocks, width.half_width, wanted, "stop")
-    decision: Decision = "extend" if block >= planned else "continue"
-    return Precision(case, block, width.blocks, width.half_width, wanted, decision)

@@ -10,24 +10,23 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import perfrunner
 from perfrunner.build.place import Builder, open_builder
-from perfrunner.domain import BlockCase, Case, Member, TrialKey
+from perfrunner.domain import Case
 from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, HostError, PerfrunnerError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.interrupt import Interrupted, InterruptedTwice
 from perfrunner.experiment.outdir import read_journal, trial_in_flight
 from perfrunner.experiment.plan import (
     GROUPINGS_FACT,
-    Grouping,
+    Plan,
     groupings,
     least_free,
-    plan_block,
+    make_plan,
     record_groupings,
     stored_groupings,
 )
@@ -43,15 +42,14 @@ from perfrunner.experiment.preflight.requirements import (
     require_sdk_there,
 )
 from perfrunner.experiment.recorder import Recorder
-from perfrunner.experiment.sampling_check import SamplingCheck, sampling_trials
-from perfrunner.experiment.schedule import Schedule, Unit
+from perfrunner.experiment.sampling_check import run_sampling_check, sampling_trials
+from perfrunner.experiment.schedule import Schedule
 from perfrunner.experiment.session import RunContext, planned_blocks
 from perfrunner.experiment.stopping import IN_A_ROW, RepeatedFailure, StoppingRule
-from perfrunner.experiment.trial.outcome import cut_off, not_run
 from perfrunner.experiment.trial.placement import Deployed, TrialResult
 from perfrunner.experiment.trial.runner import TrialRunner
 from perfrunner.experiment.trial.setup import TrialSetup
-from perfrunner.hosts import LinkLost
+from perfrunner.experiment.units import UnitRunner, run_units
 from perfrunner.results import BuildRecord, ExperimentRecord, ExperimentState
 from perfrunner.results.database import waiting
 from perfrunner.results.records import FAILURE_FACT
@@ -61,7 +59,6 @@ if TYPE_CHECKING:
     from perfrunner.sources.resolve import Sources
 
 STOP_GRACE_S = 5.0
-LEFT_OUT = "excluded from the group: the variant failed more than once and never succeeded"
 
 
 @dataclass
@@ -72,7 +69,7 @@ class ExperimentRunner:
     sources: Sources
     cache_dir: Path
     resume_command: str
-    groupings: dict[str, Grouping] = field(init=False)
+    plan: Plan = field(init=False)
     recorder: Recorder = field(init=False)
     blocks: int = field(init=False)
     facts: dict[str, Any] = field(init=False)
@@ -88,7 +85,8 @@ class ExperimentRunner:
         self.blocks = planned_blocks(self.context.session, self.spec)
         # A resumed run keeps its groups. The groups of a new run are adjusted when the memory of the engine
         # nodes is known (_fit_into_memory).
-        self.groupings = stored_groupings(self.experiment.facts) or groupings(self.spec, None)
+        seed, known = self.experiment.seed, stored_groupings(self.experiment.facts)
+        self.plan = make_plan(self.spec, seed, known)
         self.recorder = Recorder(self.context, self._schedule())
         self.recorder.post_run = sampling_trials(self.spec, self.experiment.facts)
         self.recorder.recall()
@@ -107,14 +105,10 @@ class ExperimentRunner:
 
     def _schedule(self) -> Schedule:
         return Schedule(
-            (t for block in range(1, self.blocks + 1) for t in self._plan_block(block)),
+            self.plan.first(self.blocks),
             max_discarded=self.spec.limits.max_discarded,
-            redo_order=self._redo_order,
+            redo_order=self.plan.redo_order,
         )
-
-    def _plan_block(self, block: int, attempt: int = 1) -> tuple[TrialKey, ...]:
-        seed = self.experiment.seed
-        return plan_block(self.spec, seed, block, attempt, laid_out=self.groupings)
 
     # -- the flow
 
@@ -202,7 +196,7 @@ class ExperimentRunner:
         # Imported late: it compares earlier runs, which no trial needs.
         from perfrunner.analysis.noise import FLOORS_FACT, known_noise_floor
 
-        self.facts[GROUPINGS_FACT] = record_groupings(self.groupings)
+        self.facts[GROUPINGS_FACT] = record_groupings(self.plan.groupings)
         self.facts[FLOORS_FACT] = waiting(
             lambda: known_noise_floor(self.context.store, self.spec, hosts.facts)
         )
@@ -216,16 +210,16 @@ class ExperimentRunner:
         """
         nodes = [hosts.facts[name] for name in self.spec.cluster.engine_nodes]
         fitting = groupings(self.spec, least_free(nodes))
-        if fitting != self.groupings and not self.context.session.trials:
+        if fitting != self.plan.groupings and not self.context.session.trials:
             for name, grouping in fitting.items():
-                if grouping != self.groupings[name]:
+                if grouping != self.plan.groupings[name]:
                     how = (
                         f"{grouping.group_size} variants at a time"
                         if grouping.group_size > 1
                         else "one variant at a time"
                     )
                     self.context.listener.on_event(ev.Warned(f"{name} runs {how}: {grouping.why}"))
-            self.groupings = fitting
+            self.plan = replace(self.plan, groupings=fitting)
             self.recorder.schedule = self._schedule()
 
     def _note_builds(self, builds: Builds) -> None:
@@ -303,26 +297,26 @@ class ExperimentRunner:
             builder,
             lambda line: self.context.listener.on_event(ev.Warned(line)),
         )
-        check = SamplingCheck(self.context, self.recorder, self.groupings, self.facts, deployed)
-        block = 0
-        stopping = StoppingRule(self.context, self.recorder, self._plan_block)
+        stopping = StoppingRule(self.context, self.recorder, self.plan.block)
         stopping.recall()
         newest = max((t.block for t in self.context.session.trials), default=0)
         self.blocks = stopping.look(newest, self.blocks)
-        self.recorder.start_clock()
-        while (unit := self.schedule.next()) is not None:
-            task = unit.tasks[0]
-            if task.attempt == 1 and task.block != block:
-                block = task.block
-                self.context.listener.on_event(ev.BlockStarted(block, self.blocks))
-            held.hold()
-            self.recorder.start(unit)
-            results = self._run_held(unit, runner, builds, held, relinks)
-            self.recorder.keep(results, deployed)
-            if self._hopeless([result for result in results if result.task in unit.tasks]):
-                return
-            self.blocks = stopping.look(task.block, self.blocks)
-        held.until_held("sampling check", lambda: check.run(runner, held=held.check))
+        units = UnitRunner(runner, builds, relinks, held)
+        if run_units(
+            self.recorder, stopping, self.blocks, deployed, units.run, hopeless=self._hopeless
+        ):
+            held.until_held(
+                "sampling check",
+                lambda: run_sampling_check(
+                    self.context,
+                    self.recorder,
+                    self.plan,
+                    self.facts,
+                    deployed,
+                    runner,
+                    held=held.check,
+                ),
+            )
 
     def _hopeless(self, results: Sequence[TrialResult]) -> bool:
         """Return whether the run should stop now, and record the reason as a failure."""
@@ -341,47 +335,6 @@ class ExperimentRunner:
         self.recorder.fail(self.stopped)
         self.context.journal.append("stopped", why=self.stopped)
         return True
-
-    def _run_held(
-        self, unit: Unit, runner: TrialRunner, builds: Builds, held: HeldHosts, relinks: Relinks
-    ) -> list[TrialResult]:
-        """Run a unit; if a connection is lost, discard the unit and wait for the hosts."""
-        started = datetime.now(timezone.utc)
-        try:
-            first = unit.tasks[0]
-            variants = relinks.of_block(first.block, first.attempt, held.losses)
-            results = self._run_unit(unit, runner, builds, variants)
-            held.check()
-            if any(result.status == "failed" for result in results):
-                held.require_work_dirs()
-            return results
-        except LinkLost as lost:
-            reason = str(lost)
-        held.regain(reason)
-        return [cut_off(task, reason, started, runner.trials_dir) for task in unit.tasks]
-
-    def _run_unit(
-        self, unit: Unit, runner: TrialRunner, builds: Builds, deployed: Mapping[str, Deployed]
-    ) -> list[TrialResult]:
-        """Run the usable variants of a unit.
-
-        Variants that were not built, failed the settings check or are excluded from their group get a failed trial.
-        """
-        runs = [task for task in unit.tasks if task.variant in deployed]
-        results = runner.run(runs, deployed) if runs else []
-        for task in (*unit.tasks, *unit.left_out):
-            if task in runs:
-                continue
-            message = builds.failures.get(task.variant)
-            reason = LEFT_OUT if message is None else f"the build failed: {message}"
-            if task.variant in builds.failed_checks:
-                reason = f"the settings check failed: {builds.failed_checks[task.variant]}"
-            results.append(not_run(task, reason, message, runner.trials_dir))
-        return results
-
-    def _redo_order(self, case: BlockCase, attempt: int) -> list[Member]:
-        order = self._plan_block(case.block, attempt)
-        return [t.member for t in order if t.case == case.case]
 
     def _store_build(self, record: BuildRecord) -> None:
         with self.context.guard.shield():

@@ -7,15 +7,14 @@ trials is known from the start, so that the estimate of the time left includes t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from perfrunner.domain import Case, TrialKey
 from perfrunner.experiment import events as ev
-from perfrunner.experiment.plan import Grouping, cases_to_check
+from perfrunner.experiment.plan import Plan, cases_to_check
 from perfrunner.experiment.recorder import Recorder
 from perfrunner.experiment.session import RunContext
-from perfrunner.experiment.trial.bench import SAMPLE_INTERVAL_MS
+from perfrunner.experiment.trial.context import SAMPLE_INTERVAL_MS
 from perfrunner.experiment.trial.placement import Deployed, TrialResult
 from perfrunner.experiment.trial.runner import TrialRunner
 from perfrunner.spec.model import Spec
@@ -27,17 +26,16 @@ NO_SAMPLING_MS = 3_600_000  # the longest interval of kvctl: a single sample, as
 COMPARED = ("ops_per_s", "server_cpu_us_per_op")
 
 
-def check_sampling(
-    runner: TrialRunner, spec: Spec, deployed: Deployed, laid_out: Mapping[str, Grouping]
-) -> Iterator[dict[str, Any]]:
+def check_sampling(runner: TrialRunner, plan: Plan, deployed: Deployed) -> Iterator[dict[str, Any]]:
     """Yield one record per case that compares the baseline with and without samplers and the profiler.
 
     In a group both run at the same time, otherwise one after the other. The order alternates between cases, so that
     neither the slot nor drift of the host is mistaken for the cost of sampling.
     """
+    spec = plan.spec
     for position, (workload, bucket) in enumerate(cases_to_check(spec), start=1):
         order = (True, False) if position % 2 else (False, True)
-        grouping = laid_out[workload]
+        grouping = plan.groupings[workload]
         group = 0 if grouping.alone else 1
         tasks = [
             TrialKey(
@@ -89,43 +87,34 @@ def sampling_trials(spec: Spec, facts: Mapping[str, Any]) -> list[Case]:
     return [] if SAMPLING_CHECK_FACT in facts else cases_to_check(spec) * CHECKED
 
 
-@dataclass
-class SamplingCheck:
-    """The sampling check of one run, of the baseline.
+def run_sampling_check(
+    context: RunContext,
+    recorder: Recorder,
+    plan: Plan,
+    facts: dict[str, Any],
+    deployed: Mapping[str, Deployed],
+    runner: TrialRunner,
+    held: Callable[[], None],
+) -> None:
+    """Run the check on the baseline, if it is not stored yet, and store it.
 
-    `facts` are the facts of the experiment, shared with the runner.
+    facts: the facts of the experiment; the records are added to them.
+    held: raises LinkLost if the lock on a host was lost.
     """
-
-    context: RunContext
-    recorder: Recorder
-    groupings: Mapping[str, Grouping]
-    facts: dict[str, Any]
-    deployed: Mapping[str, Deployed]
-    _left: list[Case] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._begin()
-
-    def run(self, runner: TrialRunner, *, held: Callable[[], None]) -> None:
-        """Run the check if it is not stored yet. `held` raises LinkLost if the lock on a host was lost."""
-        self._begin()
-        if not self._left:
-            return
-        spec = self.context.spec
-        self.context.listener.on_event(ev.SamplingCheck(spec.baseline, tuple(cases_to_check(spec))))
-        self.recorder.tell_progress()
-        records = []
-        for record in check_sampling(runner, spec, self.deployed[spec.baseline], self.groupings):
-            held()
-            records.append(record)
-            case = Case(record["workload"], record["bucket"])
-            for _ in range(CHECKED):
-                self._left.remove(case)
-            self.recorder.tell_progress()
-        self.facts[SAMPLING_CHECK_FACT] = records
-        self.context.store.set_facts(self.context.session.experiment.id, self.facts)
-        self.context.journal.append("sampling-checked")
-
-    def _begin(self) -> None:
-        self._left = sampling_trials(self.context.spec, self.facts)
-        self.recorder.post_run = self._left
+    spec = context.spec
+    recorder.post_run = left = sampling_trials(spec, facts)
+    if not left:
+        return
+    context.listener.on_event(ev.SamplingCheck(spec.baseline, tuple(cases_to_check(spec))))
+    recorder.tell_progress()
+    records = []
+    for record in check_sampling(runner, plan, deployed[spec.baseline]):
+        held()
+        records.append(record)
+        case = Case(record["workload"], record["bucket"])
+        for _ in range(CHECKED):
+            left.remove(case)
+        recorder.tell_progress()
+    facts[SAMPLING_CHECK_FACT] = records
+    context.store.set_facts(context.session.experiment.id, facts)
+    context.journal.append("sampling-checked")

@@ -1,20 +1,29 @@
-"""Decide when a run stops before its planned end: enough precision, or repeated failures of one cause."""
+"""Decide when a run stops before its planned end: enough precision, or repeated failures of one cause.
+
+`precision` in a spec ends or extends a case by the widths of its intervals alone: `case_widths` and `decide`.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from perfrunner.domain import Case, TrialKey
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.outdir import read_journal
-from perfrunner.experiment.plan import MOST_BLOCKS, case_widths, decide
 from perfrunner.experiment.recorder import Recorder
 from perfrunner.experiment.session import RunContext
 from perfrunner.experiment.trial.placement import TrialResult
 from perfrunner.results.database import waiting
 from perfrunner.results.records import EXTENDED
+
+if TYPE_CHECKING:
+    from perfrunner.results import ExperimentData
 
 IN_A_ROW = 3
 _PARTICULARS = re.compile(r"/\S+|\d+")  # details of one trial: paths, ports, pids, seconds
@@ -58,6 +67,92 @@ class RepeatedFailure:
         if failing.units >= IN_A_ROW and len(failing.variants) >= min(IN_A_ROW, self.variants):
             return first.reason
         return None
+
+
+FEWEST_BLOCKS = 10
+MOST_BLOCKS = 40
+
+
+@dataclass(frozen=True)
+class Width:
+    """The precision that a case has reached: clean blocks, and the widest half-width of its primary metrics.
+
+    The half-width is a fraction of the baseline for ratios, and of 100 for differences of percentages (0.01 = 1
+    point). None means that it is not known yet.
+    """
+
+    blocks: int
+    half_width: float | None
+
+    def expected_blocks(self, wanted: float, fewest: int = FEWEST_BLOCKS) -> int:
+        """Estimate the total number of clean blocks, at least `fewest`, until the half-width is `wanted`.
+
+        Assumes that later blocks vary as much as earlier ones. Half-widths shrink with the square root of the number of
+        blocks and with Student's t, which is 12.7 for two blocks and 2.3 for ten.
+        """
+        if self.half_width is None or self.blocks < 2:
+            return fewest
+        from perfrunner.analysis.inference import t_critical
+        from perfrunner.analysis.looks import PRECISE
+
+        counts = np.arange(fewest, MOST_BLOCKS)
+        t = t_critical(PRECISE / 2, np.array([self.blocks, *counts]) - 1)
+        spread = self.half_width * math.sqrt(self.blocks) / t[0]
+        narrow = counts[t[1:] * spread / np.sqrt(counts) <= wanted]
+        return int(narrow[0]) if len(narrow) else MOST_BLOCKS
+
+
+def case_widths(data: ExperimentData) -> dict[Case, Width]:
+    """Return the width of every case that has a primary metric with a relative interval.
+
+    Differences in bytes or pages have no relative interval. The interval is the one that the report shows if the case
+    stops: it is wider than that of a planned number of blocks, because a case tends to stop while its spread looks
+    small, and wider still after an extension.
+    """
+    from perfrunner.analysis.compare import compare
+    from perfrunner.analysis.inference import t_critical
+    from perfrunner.analysis.looks import Look
+
+    look = replace(Look.at(data), unfinished=False, precision=True)
+    widths: dict[Case, Width] = {}
+    for row in compare(data).rows:
+        if not row.primary or row.effect is None:
+            continue
+        if row.effect.kind == "difference" and row.metric.unit != "%":
+            continue
+        half: float | None = None
+        if row.effect.sd is not None:
+            error = row.effect.sd / math.sqrt(row.effect.n)
+            half = float(t_critical(look.level(row.effect.n) / 2, row.effect.n - 1)) * error
+            half /= 100 if row.effect.kind == "difference" else 1
+        before = widths.get(row.case, Width(row.effect.n, 0.0))
+        widest = None if half is None or before.half_width is None else max(half, before.half_width)
+        widths[row.case] = Width(min(before.blocks, row.effect.n), widest)
+    return widths
+
+
+def decide(
+    case: Case,
+    block: int,
+    planned: int,
+    width: Width | None,
+    wanted: float,
+    most: int = MOST_BLOCKS,
+) -> ev.Precision:
+    """Decide for one case, after block `block` of `planned` is complete, whether to stop, continue or extend.
+
+    `width` is None when no primary metric has a relative interval: such a case runs the planned blocks. The others
+    run at least 10 clean blocks and at most `most` blocks.
+    """
+    if width is None:
+        return ev.Precision(
+            case, block, 0, None, wanted, "stop" if block >= planned else "continue"
+        )
+    narrow = width.half_width is not None and width.half_width <= wanted
+    if (width.blocks >= FEWEST_BLOCKS and narrow) or max(block, width.blocks) >= most:
+        return ev.Precision(case, block, width.blocks, width.half_width, wanted, "stop")
+    decision: ev.Decision = "extend" if block >= planned else "continue"
+    return ev.Precision(case, block, width.blocks, width.half_width, wanted, decision)
 
 
 @dataclass

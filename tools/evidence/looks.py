@@ -13,8 +13,8 @@ from perfrunner.analysis.model import ALPHA
 from perfrunner.analysis.verdict import decide, more_blocks
 from perfrunner.bisect.search import TURNED
 from perfrunner.domain import MIN_BLOCKS, Case
-from perfrunner.experiment.plan import FEWEST_BLOCKS, MOST_BLOCKS, Width
-from perfrunner.experiment.plan import decide as stop_or_continue
+from perfrunner.experiment.stopping import FEWEST_BLOCKS, MOST_BLOCKS, Width
+from perfrunner.experiment.stopping import decide as stop_or_continue
 from tools.evidence.cells import table
 from tools.evidence.draws import BLOCKS, MARGIN, SEED, Array, effects_of, share_text
 

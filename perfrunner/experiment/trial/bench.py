@@ -31,7 +31,6 @@ from perfrunner.measure.memory import Sample
 from perfrunner.workloads.bench import Arguments, Around, ClientProgram, Sampling, Share, Step
 
 POLL_S = 1.0
-SAMPLE_INTERVAL_MS = 1000
 HELPER_TIMEOUT_S = 20.0
 
 
@@ -56,17 +55,22 @@ class Bench:
     seed: int
     vbuckets: int
     replicas: int
-    persistent: bool
     sampler_cpus: str = ""  # CPUs of the samplers on the engine's host; empty: any
-    sample_interval_ms: int = SAMPLE_INTERVAL_MS
-    profiler: Profiler | None = None  # records while sampling is on
+    profiler: Profiler | None = field(init=False)  # records while sampling is on
     current_phase: str = "start"
     _processes: list[ProcessHandle] = field(default_factory=list)
     _barriers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _installed: set[tuple[str, str]] = field(default_factory=set)
     _nodes: Nodes | None = None  # the cluster map of the engines; None: not formed yet
 
+    def __post_init__(self) -> None:
+        self.profiler = Profiler(self.trial) if self.trial.profiled else None
+
     # -- ServerBench
+
+    @property
+    def persistent(self) -> bool:
+        return self.trial.task.bucket == "persistent"
 
     def load(
         self,

@@ -1,26 +1,39 @@
-"""Hold what everything that belongs to one variant's trial needs: its directory, script, deadline, run and signals."""
+"""Hold everything that belongs to one variant's trial: what runs, its directories, script, deadline, signals, facts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from perfrunner.domain import TrialKey
+from perfrunner.experiment.trial.placement import Deployed
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.hosts.process import ProcessHandle
 from perfrunner.hosts.transport import Transport
 
+SAMPLE_INTERVAL_MS = 1000
 
-@dataclass(frozen=True)
+
+@dataclass
 class TrialContext:
-    """The trial of one variant, as its servers, clients, programs and profilers see it."""
+    """The trial of one variant in progress, as its servers, clients, programs and profilers see it.
 
+    They add to `facts`, which are stored with the result.
+    """
+
+    task: TrialKey
+    deployed: Deployed
     directory: Path  # of the trial on this machine
+    remote_name: str  # of its directories on the hosts
     recorder: ScriptRecorder
     run_id: str
     deadline: float  # monotonic
     shield: Callable[[], AbstractContextManager[None]]  # holds signals back
+    sample_interval_ms: int = SAMPLE_INTERVAL_MS
+    profiled: bool = False  # record a CPU profile with perf
+    facts: dict[str, object] = field(default_factory=dict)
 
     def start(
         self,

@@ -10,13 +10,11 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.bench import POLL_S, Bench
 from perfrunner.experiment.trial.outcome import VariantError, attribute_by_report, attributed_to
 from perfrunner.experiment.trial.placement import CredentialFiles, log_tail
-from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.server import ServerProcess
 from perfrunner.experiment.trial.vbucket_map import bracketed
 from perfrunner.measure.client import check_stored, parse_report
@@ -34,19 +32,17 @@ class GroupBench:
     variants: Sequence[Bench]
     interleaved: bool
     baseline: int
-    recorder: ScriptRecorder
-    directory: Path  # for the load process's output before it is split
     round_seed: int
     on_phase: Callable[[str], None]
 
     def phase(self, name: str) -> None:
         for variant in self.variants:
             variant.current_phase = name
-        self.recorder.comment(name)
+        self.variants[0].trial.recorder.comment(name)
         self.on_phase(name)
 
     def settle(self, seconds: float) -> None:
-        self.recorder.pause(seconds)
+        self.variants[0].trial.recorder.pause(seconds)
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self.check_engines()
@@ -124,7 +120,7 @@ class GroupBench:
             remote = f"{placement.directory}/{output}.json"
             cause = attribute_by_report(placement.host, remote, len(self.variants), error)
             raise self._with_log(cause) from error
-        local = self.directory / f"{output}.json"
+        local = base.trial.directory / f"{output}.json"
         placement.host.get_file(f"{placement.directory}/{output}.json", local)
         text = local.read_text(encoding="utf-8")
         local.unlink()

@@ -13,6 +13,7 @@ are raised.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime, timezone
@@ -22,8 +23,9 @@ from typing import Literal
 from perfrunner.domain import TrialKey, TrialStatus
 from perfrunner.errors import HostError, TrialError
 from perfrunner.experiment.outdir import disk_fails
-from perfrunner.experiment.trial.bench import SAMPLE_INTERVAL_MS, Bench
+from perfrunner.experiment.trial.bench import Bench
 from perfrunner.experiment.trial.cluster import Sampled
+from perfrunner.experiment.trial.context import SAMPLE_INTERVAL_MS, TrialContext
 from perfrunner.experiment.trial.group import GroupBench
 from perfrunner.experiment.trial.outcome import (
     PauseWatch,
@@ -41,8 +43,9 @@ from perfrunner.experiment.trial.placement import (
     remote_name,
     trial_name,
 )
-from perfrunner.experiment.trial.setup import OpenTrial, TrialSetup
-from perfrunner.experiment.trial.tool import ToolGroupBench
+from perfrunner.experiment.trial.reproduce import ScriptRecorder
+from perfrunner.experiment.trial.setup import TrialSetup
+from perfrunner.experiment.trial.tool import ToolBench, ToolGroupBench
 from perfrunner.hosts.process import LinkLost
 from perfrunner.spec.workloads import ToolWorkload
 from perfrunner.workloads import SERVER_SCENARIOS, TOOL_SCENARIOS
@@ -77,51 +80,70 @@ class TrialRunner:
         trial keeps its profile, described by its fact `profile`.
         """
         started_at = datetime.now(timezone.utc)
-        intervals = sample_interval_ms or [SAMPLE_INTERVAL_MS] * len(tasks)
-        spec = self.setup.spec
-        requested = spec.workloads[tasks[0].workload].profile is not None
-        variants = [
-            OpenTrial(
-                task,
-                deployed[task.variant],
-                fresh_directory(self.trials_dir / trial_name(task)),
-                interval,
-                remote_name(task, spec.variants),
-                recorded,
-            )
-            for task, interval, recorded in zip(
-                tasks, intervals, profiled or [requested] * len(tasks), strict=True
-            )
-        ]
-        outcomes = self._outcomes(variants)
+        trials = self._open(tasks, deployed, sample_interval_ms, profiled)
+        outcomes = self._outcomes(trials)
         finished_at = datetime.now(timezone.utc)
         return [
             TrialResult(
-                task=variant.task,
+                task=trial.task,
                 status=status,
                 reason=reason,
                 started_at=started_at,
                 finished_at=finished_at,
-                directory=variant.directory,
+                directory=trial.directory,
                 metrics={} if measurement is None else measurement.metrics,
-                facts={**variant.facts, **_facts_of(measurement)},
+                facts={**trial.facts, **_facts_of(measurement)},
             )
-            for variant, (status, reason, measurement) in zip(variants, outcomes, strict=True)
+            for trial, (status, reason, measurement) in zip(trials, outcomes, strict=True)
+        ]
+
+    def _open(
+        self,
+        tasks: Sequence[TrialKey],
+        deployed: Mapping[str, Deployed],
+        sample_interval_ms: Sequence[int] | None,
+        profiled: Sequence[bool] | None,
+    ) -> list[TrialContext]:
+        """Create the local directories of the trials, and the script that they share."""
+        spec, run_id, first = self.setup.spec, self.setup.run_id, tasks[0]
+        names = ", ".join(task.variant for task in tasks)
+        recorder = ScriptRecorder(
+            f"{run_id}: block {first.block}, {first.workload}, {first.bucket}, {names}"
+        )
+        deadline = time.monotonic() + spec.limits.trial_timeout * len(tasks)
+        intervals = sample_interval_ms or [SAMPLE_INTERVAL_MS] * len(tasks)
+        requested = spec.workloads[first.workload].profile is not None
+        return [
+            TrialContext(
+                task=task,
+                deployed=deployed[task.variant],
+                directory=fresh_directory(self.trials_dir / trial_name(task)),
+                remote_name=remote_name(task, spec.variants),
+                recorder=recorder.variant(slot if len(tasks) > 1 else 0),
+                run_id=run_id,
+                deadline=deadline,
+                shield=self.setup.shield,
+                sample_interval_ms=interval,
+                profiled=recorded,
+            )
+            for slot, (task, interval, recorded) in enumerate(
+                zip(tasks, intervals, profiled or [requested] * len(tasks), strict=True), start=1
+            )
         ]
 
     def _outcomes(
-        self, variants: Sequence[OpenTrial]
+        self, trials: Sequence[TrialContext]
     ) -> Sequence[tuple[TrialStatus, str, Measured | None]]:
-        """Measure the variants of a unit; return the status of each, the reason, and what was measured."""
+        """Measure the trials of a unit; return the status of each, the reason, and what was measured."""
         spec = self.setup.spec
         pauses = PauseWatch()
         try:
             before = read_pressure(self.setup.hosts)
             with watch_pauses(pauses):
-                measured = self._measure(variants)
+                measured = self._measure(trials)
             pressure = read_pressure(self.setup.hosts).share_since(before)
-            for variant in variants:
-                variant.facts["cpu_pressure"] = pressure
+            for trial in trials:
+                trial.facts["cpu_pressure"] = pressure
             common = [*group_reasons(measured, spec.limits), *self.host_changes()]
             if spec.cluster.transport == "local":
                 common += pauses.reasons
@@ -129,38 +151,38 @@ class TrialRunner:
         except (ValueError, ArithmeticError) as error:
             # A tool reported impossible figures; they are in the files of the trial.
             text = f"cannot evaluate the figures of the trial: {error!r}"
-            return [("failed", text, None) for _ in variants]
+            return [("failed", text, None) for _ in trials]
         except (TrialError, HostError) as error:
             if isinstance(error, LinkLost) or disk_fails(error):
                 raise
             if pauses.reasons:  # every time-out may have passed in the meantime
                 reason = f"{'; '.join(pauses.reasons)}; then: {error}"
-                return [("discarded", reason, None) for _ in variants]
-            names = [variant.task.variant for variant in variants]
+                return [("discarded", reason, None) for _ in trials]
+            names = [trial.task.variant for trial in trials]
             return [(status, reason, None) for status, reason in attribute_failure(error, names)]
 
-    def _measure(self, variants: Sequence[OpenTrial]) -> list[Measured]:
-        workload = self.setup.spec.workloads[variants[0].task.workload]
+    def _measure(self, trials: Sequence[TrialContext]) -> list[Measured]:
+        workload = self.setup.spec.workloads[trials[0].task.workload]
         if isinstance(workload, ToolWorkload):
-            with self.setup.tools(variants) as tools:
+            with self.setup.tools(trials) as tools:
                 measured = TOOL_SCENARIOS[workload.type](tools, workload)
-                _keep_profiles(tools, variants)
+                _keep_profiles(tools)
                 return measured
-        with self.setup.servers(variants) as bench:
-            measured = SERVER_SCENARIOS[workload.type](bench, workload)
-            _keep_profiles(bench, variants)
-            for variant in bench.variants:
-                variant.keep_stats()
+        with self.setup.servers(trials) as group:
+            measured = SERVER_SCENARIOS[workload.type](group, workload)
+            _keep_profiles(group)
+            for bench in group.variants:
+                bench.keep_stats()
             if how := self.setup.spec.engine.verify:
-                bench.phase("verify replicas")
-                for place, (variant, of) in enumerate(zip(bench.variants, variants, strict=True)):
+                group.phase("verify replicas")
+                for place, bench in enumerate(group.variants):
                     with attributed_to(place):
-                        of.facts["verified"] = verify_copies(variant, how)
-            bench.phase("stop")
-            for place, variant in enumerate(bench.variants):
-                for engine in variant.engines:
+                        bench.trial.facts["verified"] = verify_copies(bench, how)
+            group.phase("stop")
+            for place, bench in enumerate(group.variants):
+                for engine in bench.engines:
                     with attributed_to(place):
-                        engine.stop(variant.trial.deadline)
+                        engine.stop(bench.trial.deadline)
             return measured
 
 
@@ -168,16 +190,16 @@ def _facts_of(measurement: Measured | None) -> dict[str, object]:
     return {} if measurement is None else {**measurement.facts, **client_facts(measurement)}
 
 
-def _keep_profiles(bench: GroupBench | ToolGroupBench, variants: Sequence[OpenTrial]) -> None:
+def _keep_profiles(group: GroupBench | ToolGroupBench) -> None:
     """Read the profiles of the variants, after the measurement."""
-    if not any(variant.profiled for variant in variants):
+    benches: Sequence[Bench | ToolBench] = group.variants
+    if not any(bench.trial.profiled for bench in benches):
         return
-    bench.phase("read profiles")
-    profilers = [variant_bench.profiler for variant_bench in bench.variants]
-    for place, (profiler, variant) in enumerate(zip(profilers, variants, strict=True)):
+    group.phase("read profiles")
+    for place, bench in enumerate(benches):
         with attributed_to(place):
-            if profiler is not None:
-                variant.facts["profile"] = profiler.keep()
+            if bench.profiler is not None:
+                bench.trial.facts["profile"] = bench.profiler.keep()
 
 
 def verify_copies(bench: Bench, how: Literal["replicas", "sdk"]) -> dict[str, int]:

@@ -101,7 +101,7 @@ def _samplers(bench: Bench, name: str) -> Iterator[tuple[ServerProcess, str]]:
 def _start_sampler(bench: Bench, engine: ServerProcess, stem: str) -> Sampler:
     remote = f"{engine.setup.directory}/{stem}.jsonl"
     argv = pinned(
-        engine.sampler([f"--interval-ms={bench.sample_interval_ms}", f"--out={remote}"]),
+        engine.sampler([f"--interval-ms={bench.trial.sample_interval_ms}", f"--out={remote}"]),
         bench.sampler_cpus,
     )
     bench.trial.recorder.start(engine.host.name, f"sampler-{stem}", argv)

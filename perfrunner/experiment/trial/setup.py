@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from perfrunner.domain import TrialKey
 from perfrunner.errors import TrialError
 from perfrunner.experiment.plan import padding_size, round_seed, workload_seed
 from perfrunner.experiment.trial.bench import Bench
@@ -35,7 +33,6 @@ from perfrunner.experiment.trial.placement import (
     read_topology,
 )
 from perfrunner.experiment.trial.reproduce import PADDING_NAME, ScriptRecorder
-from perfrunner.experiment.trial.sampling import Profiler
 from perfrunner.experiment.trial.server import Engine, EngineSetup, ServerError, ServerProcess
 from perfrunner.experiment.trial.tool import ToolBench, ToolGroupBench
 from perfrunner.hosts.process import whole_environment
@@ -44,19 +41,6 @@ from perfrunner.spec.model import Spec
 
 START_TIMEOUT_S = 60.0
 ABANDON_GRACE_S = 2.0  # for processes of a trial that is given up
-
-
-@dataclass
-class OpenTrial:
-    """A trial in progress, with the facts collected so far."""
-
-    task: TrialKey
-    deployed: Deployed
-    directory: Path
-    sample_interval_ms: int
-    name: str  # of the directories on the hosts
-    profiled: bool
-    facts: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass
@@ -86,63 +70,50 @@ class TrialSetup:
     # -- stand-alone programs
 
     @contextlib.contextmanager
-    def tools(self, variants: Sequence[OpenTrial]) -> Iterator[ToolGroupBench]:
+    def tools(self, trials: Sequence[TrialContext]) -> Iterator[ToolGroupBench]:
         """Provide empty directories on the first engine node; tear down as after trials with engines."""
         placement = self.engine_nodes[0]
-        recorder = self._recorder(variants, [placement])
-        names = [variant.task.variant for variant in variants]
         benches = [
             ToolBench(
                 host=placement.host,
-                artifact=variant.deployed.paths[placement.host.name],
-                tools=variant.deployed.tools[placement.host.name],
-                remote=f"{placement.run_dir}/{variant.name}",
-                variant=self.spec.variants[variant.task.variant],
-                env=self._environment(variant),
+                remote=f"{placement.run_dir}/{trial.remote_name}",
+                variant=self.spec.variants[trial.task.variant],
+                env=self._environment(trial),
                 trial=trial,
-                profiler=Profiler(trial) if variant.profiled else None,
             )
-            for variant, trial in zip(variants, self._contexts(variants, recorder), strict=True)
+            for trial in trials
         ]
         group = ToolGroupBench(
             variants=benches,
-            interleaved=variants[0].task.group > 0,
-            baseline=self._baseline(names),
-            recorder=recorder,
+            interleaved=trials[0].task.group > 0,
+            baseline=self._baseline(trials),
             cpus=self.spec.engine.cpus,
-            round_seed=round_seed(self.seed, variants[0].task),
+            round_seed=round_seed(self.seed, trials[0].task),
             on_phase=self.on_phase,
         )
 
         def abandon(grace: float) -> None:
             try_each(partial(bench.abandon, grace) for bench in benches)
 
-        with self._torn_down(recorder, variants, [placement], abandon):
+        with self._torn_down(trials, [placement], abandon):
             group.phase("start")
-            self._clear(variants, [placement])
-            for slot, variant in enumerate(variants, start=1):
-                self._note(variant, group, names, slot)
+            self._clear(trials, [placement])
+            self._note_schedule(trials, group)
             yield group
 
     # -- engines
 
     @contextlib.contextmanager
-    def servers(self, variants: Sequence[OpenTrial]) -> Iterator[GroupBench]:
+    def servers(self, trials: Sequence[TrialContext]) -> Iterator[GroupBench]:
         """Provide engines that are ready to serve; then stop them, fetch the logs and clean the hosts."""
         placements = self._placements
-        recorder = self._recorder(variants, placements)
-        trials = self._contexts(variants, recorder)
-        first = variants[0].task
-        names = [variant.task.variant for variant in variants]
-        cpus = self._cpu_sets(variants[0].deployed)
-        benches: list[Bench] = []
+        cpus = self._cpu_sets(trials[0].deployed)
+        benches = [self._bench(trial, cpus) for trial in trials]
         group = GroupBench(
             variants=benches,
-            interleaved=first.group > 0,
-            baseline=self._baseline(names),
-            recorder=recorder,
-            directory=variants[0].directory,
-            round_seed=round_seed(self.seed, first),
+            interleaved=trials[0].task.group > 0,
+            baseline=self._baseline(trials),
+            round_seed=round_seed(self.seed, trials[0].task),
             on_phase=self.on_phase,
         )
 
@@ -151,28 +122,22 @@ class TrialSetup:
             everything: list[Bench | ServerProcess] = [*benches, *engines]
             try_each(partial(item.abandon, grace) for item in everything)
 
-        with self._torn_down(recorder, variants, placements, abandon):
+        with self._torn_down(trials, placements, abandon):
             group.phase("start")
-            self._clear(variants, placements)
+            self._clear(trials, placements)
+            self._note_schedule(trials, group)
             ports = choose_ports(
-                self.spec, [variant.deployed for variant in variants], self.engine_nodes[0]
+                self.spec, [trial.deployed for trial in trials], self.engine_nodes[0]
             )
-            opened = zip(variants, trials, ports, strict=True)
-            for slot, (variant, trial, port) in enumerate(opened, start=1):
-                bench = self._bench(variant, trial, cpus)
-                benches.append(bench)
-                self._start(bench, variant, cpus, port)
-                self._note(variant, group, names, slot)
-                variant.facts["seed"] = bench.seed
-                variant.facts["cpus"] = {"engine": cpus.engine, "client": cpus.client}
-            for place, (bench, variant) in enumerate(zip(benches, variants, strict=True)):
-                for engine in bench.engines:
-                    with attributed_to(place):
+            for bench, port in zip(benches, ports, strict=True):
+                self._start(bench, cpus, port)
+            for place, bench in enumerate(benches):
+                with attributed_to(place):
+                    for engine in bench.engines:
                         engine.wait_ready(
                             min(bench.trial.deadline, time.monotonic() + START_TIMEOUT_S)
                         )
-                variant.facts["port"] = bench.engines[0].port
-                with attributed_to(place):
+                    bench.trial.facts["port"] = bench.engines[0].port
                     bench.form()
             try:
                 yield group
@@ -184,26 +149,32 @@ class TrialSetup:
             except TrialError as error:
                 raise attribute_to_dead_engine(error, group.dead) from error
 
-    def _start(self, bench: Bench, variant: OpenTrial, cpus: CpuSets, port: int) -> None:
+    def _start(self, bench: Bench, cpus: CpuSets, port: int) -> None:
         """Start a server on every engine node. `bench` has each one as soon as it runs, to stop it."""
-        env = self._environment(variant)
+        trial = bench.trial
+        trial.facts["seed"] = bench.seed
+        trial.facts["cpus"] = {"engine": cpus.engine, "client": cpus.client}
+        env = self._environment(trial)
         engines: list[ServerProcess] = []
         bench.engines = engines
         for placement in self.engine_nodes:
-            setup = self._server(variant, placement, port, env, cpus.engine)
+            setup = self._server(trial, placement, port, env, cpus.engine)
             with self.shield():
-                engines.append(
-                    start_server(placement.host, setup, bench.trial.recorder, self.run_id)
-                )
+                engines.append(start_server(placement.host, setup, trial.recorder, self.run_id))
 
     def _server(
-        self, variant: OpenTrial, placement: Placement, port: int, env: Mapping[str, str], cpus: str
+        self,
+        trial: TrialContext,
+        placement: Placement,
+        port: int,
+        env: Mapping[str, str],
+        cpus: str,
     ) -> EngineSetup | CommandSetup:
         """Return the parameters of the server of a trial on one node."""
-        host, deployed = placement.host.name, variant.deployed
+        host, deployed = placement.host.name, trial.deployed
         common: dict[str, Any] = {
             "tools": deployed.tools[host],
-            "directory": f"{placement.run_dir}/{variant.name}",
+            "directory": f"{placement.run_dir}/{trial.remote_name}",
             "credentials": placement.credentials,
             "listen": placement.listen,
             "address": placement.address,
@@ -223,39 +194,25 @@ class TrialSetup:
         return EngineSetup(
             name=f"engine-{host}" if several else "engine",
             artifact=deployed.paths[host],
-            bucket=variant.task.bucket,
+            bucket=trial.task.bucket,
             quota_mb=engine.quota_mb,
             vbuckets=engine.vbuckets,
             threads=engine.threads,
             shards=engine.shards,
-            params=self.spec.params_of(variant.task.variant),
+            params=self.spec.params_of(trial.task.variant),
             follows=several,
             **common,
         )
 
-    def _contexts(
-        self, variants: Sequence[OpenTrial], recorder: ScriptRecorder
-    ) -> list[TrialContext]:
-        deadline = time.monotonic() + self.spec.limits.trial_timeout * len(variants)
-        return [
-            TrialContext(
-                variant.directory,
-                recorder.variant(slot if len(variants) > 1 else 0),
-                self.run_id,
-                deadline,
-                self.shield,
-            )
-            for slot, variant in enumerate(variants, start=1)
-        ]
-
-    def _bench(self, variant: OpenTrial, trial: TrialContext, cpus: CpuSets) -> Bench:
+    def _bench(self, trial: TrialContext, cpus: CpuSets) -> Bench:
+        """Return the bench of a trial whose servers are not started yet."""
         return Bench(
             engines=[],
             placements=[
                 ClientPlacement(
                     placement.host,
-                    variant.deployed.tools[placement.host.name],
-                    f"{placement.run_dir}/{variant.name}",
+                    trial.deployed.tools[placement.host.name],
+                    f"{placement.run_dir}/{trial.remote_name}",
                     placement.credentials,
                     cpus.client,
                     client_python(self.spec, placement.host.name),
@@ -263,27 +220,27 @@ class TrialSetup:
                 for placement in self.load_clients
             ],
             trial=trial,
-            seed=workload_seed(self.seed, variant.task),
+            seed=workload_seed(self.seed, trial.task),
             vbuckets=self.spec.engine.vbuckets,
             replicas=self.spec.cluster.replicas,
-            persistent=variant.task.bucket == "persistent",
             sampler_cpus=cpus.client if self._together else "",
-            sample_interval_ms=variant.sample_interval_ms,
-            profiler=Profiler(trial) if variant.profiled else None,
         )
 
-    def _note(
-        self, variant: OpenTrial, group: GroupBench | ToolGroupBench, variants: list[str], slot: int
+    def _note_schedule(
+        self, trials: Sequence[TrialContext], group: GroupBench | ToolGroupBench
     ) -> None:
-        """Record in the facts of the trial how it is scheduled."""
-        variant.facts["schedule"] = "interleaved" if group.interleaved else "sequential"
-        if group.interleaved:
-            variant.facts["slot"] = slot
-            variant.facts["variants"] = variants
-            variant.facts["baseline"] = variants[group.baseline]
+        """Record in the facts of the trials how they are scheduled."""
+        variants = [trial.task.variant for trial in trials]
+        for slot, trial in enumerate(trials, start=1):
+            trial.facts["schedule"] = "interleaved" if group.interleaved else "sequential"
+            if group.interleaved:
+                trial.facts["slot"] = slot
+                trial.facts["variants"] = variants
+                trial.facts["baseline"] = variants[group.baseline]
 
-    def _baseline(self, variants: list[str]) -> int:
+    def _baseline(self, trials: Sequence[TrialContext]) -> int:
         """Return the index of the baseline, or 0 if the baseline itself cannot run."""
+        variants = [trial.task.variant for trial in trials]
         return variants.index(self.spec.baseline) if self.spec.baseline in variants else 0
 
     @property
@@ -301,69 +258,65 @@ class TrialSetup:
             )
         return self._cpus
 
-    def _environment(self, variant: OpenTrial) -> dict[str, str]:
+    def _environment(self, trial: TrialContext) -> dict[str, str]:
         """Return the environment of the variant plus a padding of random size, drawn for this trial."""
-        padding = padding_size(self.seed, variant.task)
-        variant.facts["environment_padding"] = padding
-        variant.facts["environment"] = whole_environment(variant.deployed.env)
-        if variant.deployed.layout_seed is not None:
-            variant.facts["relinked"] = variant.deployed.layout_seed
-        return {**variant.deployed.env, PADDING_NAME: "0" * padding}
+        padding = padding_size(self.seed, trial.task)
+        trial.facts["environment_padding"] = padding
+        trial.facts["environment"] = whole_environment(trial.deployed.env)
+        if trial.deployed.layout_seed is not None:
+            trial.facts["relinked"] = trial.deployed.layout_seed
+        return {**trial.deployed.env, PADDING_NAME: "0" * padding}
 
-    def _clear(self, variants: Sequence[OpenTrial], placements: Sequence[Placement]) -> None:
+    def _clear(self, trials: Sequence[TrialContext], placements: Sequence[Placement]) -> None:
         """Create empty directories on every host; remove what a killed run left there."""
-        for variant in variants:
+        for trial in trials:
             for placement in placements:
-                placement.host.remove_tree(f"{placement.run_dir}/{variant.name}")
-                placement.host.makedirs(f"{placement.run_dir}/{variant.name}")
-
-    def _recorder(
-        self, variants: Sequence[OpenTrial], placements: Sequence[Placement]
-    ) -> ScriptRecorder:
-        task = variants[0].task
-        names = ", ".join(variant.task.variant for variant in variants)
-        recorder = ScriptRecorder(
-            f"{self.run_id}: block {task.block}, {task.workload}, {task.bucket}, {names}"
-        )
-        for slot, variant in enumerate(variants, start=1):
-            for placement in placements:
-                recorder.variant(slot if len(variants) > 1 else 0).add_host(
-                    placement.host.name,
-                    ssh=placement.ssh,
-                    artifact=variant.deployed.paths[placement.host.name],
-                    tools=variant.deployed.tools[placement.host.name],
-                    work={
-                        f"{placement.run_dir}/{variant.name}": "",
-                        placement.credentials.directory: "/secret",
-                    },
-                    script_work=f"{placement.host.work_dir}/reproduce/{variant.name}",
-                )
-        return recorder
+                placement.host.remove_tree(f"{placement.run_dir}/{trial.remote_name}")
+                placement.host.makedirs(f"{placement.run_dir}/{trial.remote_name}")
 
     @contextlib.contextmanager
     def _torn_down(
         self,
-        recorder: ScriptRecorder,
-        variants: Sequence[OpenTrial],
+        trials: Sequence[TrialContext],
         placements: Sequence[Placement],
         abandon: Callable[[float], None],
     ) -> Iterator[None]:
+        """Record the hosts in the script of the trials; at the end stop everything and fetch the logs."""
+        for trial in trials:
+            for placement in placements:
+                _add_host(trial, placement)
         try:
             yield
         finally:
             hurry = self.hurry()
             teardown(
                 abandon=lambda: abandon(0.0 if hurry else ABANDON_GRACE_S),
-                script=recorder.script,
-                directories=[variant.directory for variant in variants],
+                script=trials[0].recorder.script,
+                directories=[trial.directory for trial in trials],
                 remote=[]
                 if hurry
                 else [
-                    (placement.host, f"{placement.run_dir}/{variant.name}", variant.directory)
-                    for variant in variants
+                    (placement.host, f"{placement.run_dir}/{trial.remote_name}", trial.directory)
+                    for trial in trials
                     for placement in placements
                 ],
             )
+
+
+def _add_host(trial: TrialContext, placement: Placement) -> None:
+    """Tell the script of a trial about one of its hosts."""
+    host = placement.host
+    trial.recorder.add_host(
+        host.name,
+        ssh=placement.ssh,
+        artifact=trial.deployed.paths[host.name],
+        tools=trial.deployed.tools[host.name],
+        work={
+            f"{placement.run_dir}/{trial.remote_name}": "",
+            placement.credentials.directory: "/secret",
+        },
+        script_work=f"{host.work_dir}/reproduce/{trial.remote_name}",
+    )
 
 
 def choose_ports(spec: Spec, variants: Sequence[Deployed], node: Placement) -> list[int]:

@@ -12,7 +12,6 @@ from perfrunner.errors import SettingsCheckError, TrialError
 from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.outcome import attribute_by_report, attributed_to
 from perfrunner.experiment.trial.placement import log_tail
-from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.sampling import Profiler, find_child
 from perfrunner.hosts.process import CommandTimeout, ProcessHandle, whole_environment
 from perfrunner.hosts.transport import Transport
@@ -33,15 +32,16 @@ class ToolBench:
     """
 
     host: Transport
-    artifact: str
-    tools: str  # the artifact that provides the conductor
     remote: str  # the trial's directory on the host
     variant: Variant
     env: Mapping[str, str]
     trial: TrialContext
-    profiler: Profiler | None = None
+    profiler: Profiler | None = field(init=False)
     current_phase: str = "start"
     _running: list[ProcessHandle] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self.profiler = Profiler(self.trial) if self.trial.profiled else None
 
     def tool(self, program: str, arguments: Sequence[str], *, output: str) -> str:
         argv = [f"{self.artifact}/bin/{program}", *arguments]
@@ -70,6 +70,15 @@ class ToolBench:
             raise TrialError(str(error), hint=error.hint) from error
 
     # -- used by the trial runner
+
+    @property
+    def artifact(self) -> str:
+        return self.trial.deployed.paths[self.host.name]
+
+    @property
+    def tools(self) -> str:
+        """Return the path of the artifact that provides the conductor."""
+        return self.trial.deployed.tools[self.host.name]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -149,7 +158,6 @@ class ToolGroupBench:
     variants: Sequence[ToolBench]
     interleaved: bool
     baseline: int
-    recorder: ScriptRecorder
     cpus: str  # engine.cpus of the spec; auto: not pinned
     round_seed: int
     on_phase: Callable[[str], None]
@@ -157,7 +165,7 @@ class ToolGroupBench:
     def phase(self, name: str) -> None:
         for variant in self.variants:
             variant.current_phase = name
-        self.recorder.comment(name)
+        self.variants[0].trial.recorder.comment(name)
         self.on_phase(name)
 
     def conduct(

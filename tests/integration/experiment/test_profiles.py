@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
 import time
 from pathlib import Path
 
@@ -13,8 +11,6 @@ from click.testing import CliRunner
 
 from perfrunner.cli import main
 from perfrunner.errors import EXIT_FAILED, EXIT_USAGE, HostError
-from perfrunner.experiment.trial.context import TrialContext
-from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.sampling import Profiler, find_child
 from perfrunner.hosts import open_host
 from perfrunner.measure import cpu_profile as perf
@@ -24,6 +20,7 @@ from perfrunner.spec.cluster import HostSpec
 from tests.integration.sshd import raised_sshd
 from tests.support.built import built
 from tests.support.fakes import PILLOWFIGHT, Lab, variant, write_perf
+from tests.support.trials import open_trial
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
@@ -192,8 +189,7 @@ def test_a_process_behind_ssh_is_recorded_as_one_here(
     ):
         assert check_perf(host.transport, host.work_dir, "pf") == "cpu-clock"
         engine = host.start(["sleep", "60"], name="e", log_stdout="e.out", log_stderr="e.log")
-        recorder = ScriptRecorder("test").variant(0)
-        profiler = Profiler(TrialContext(tmp_path, recorder, "r", math.inf, contextlib.nullcontext))
+        profiler = Profiler(open_trial(tmp_path))
         profiler.start(host.transport, host.work_dir, engine.pid)
         assert {p.name for p in host.processes()} == {"e", "profile", "profile-counters"}
         while not Path(host.work_dir, "profile.data").exists():  # perf has begun
@@ -211,8 +207,7 @@ def test_a_process_behind_ssh_is_recorded_as_one_here(
 
 
 def test_a_load_that_is_too_short_to_be_recorded_leaves_an_empty_profile(tmp_path: Path) -> None:
-    recorder = ScriptRecorder("test").variant(0)
-    profiler = Profiler(TrialContext(tmp_path, recorder, "r", math.inf, contextlib.nullcontext))
+    profiler = Profiler(open_trial(tmp_path))
     profiler.stop()
     assert profiler.keep() == {"samples": 0}
     assert (tmp_path / "profile.folded").read_text() == ""

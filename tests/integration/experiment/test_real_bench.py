@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from perfrunner.errors import TrialError
-from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.tool import ToolBench, ToolGroupBench
 from perfrunner.hosts import open_host
@@ -25,6 +24,7 @@ from perfrunner.spec.variant import Variant
 from perfrunner.spec.workloads import LatencySpec, MicrobenchSpec
 from perfrunner.workloads import latency, microbench
 from tests.support.built import built
+from tests.support.trials import open_trial
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
@@ -62,15 +62,13 @@ def bench(
             tools.append(
                 ToolBench(
                     host=host.transport,
-                    artifact=artifact,
-                    tools=artifact,
                     remote=remote,
                     variant=Variant(
                         name="v", allocator=AllocatorSpec(name="system"), options=options
                     ),
                     env={},
-                    trial=TrialContext(
-                        directory, mine, "r", time.monotonic() + 120, contextlib.nullcontext
+                    trial=open_trial(
+                        directory, mine, deadline=time.monotonic() + 120, artifact=artifact
                     ),
                 )
             )
@@ -78,7 +76,6 @@ def bench(
             variants=tools,
             interleaved=variants > 1,
             baseline=0,
-            recorder=recorder,
             cpus="auto",
             round_seed=7,
             on_phase=lambda *_: None,

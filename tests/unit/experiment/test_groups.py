@@ -10,7 +10,7 @@ from perfrunner.experiment.plan import (
     groupings,
     groups,
     least_free,
-    plan_block,
+    make_plan,
     record_groupings,
     stored_groupings,
     variant_bytes,
@@ -44,7 +44,7 @@ def with_limits(**limits: object) -> Spec:
 def test_side_by_side_is_the_rule() -> None:
     spec = a_spec()
     assert set(groupings(spec, None).values()) == {Grouping("interleaved", len(spec.variants))}
-    trials = plan_block(spec, 1, 1)
+    trials = make_plan(spec, 1).block(1)
     assert {trial.group for trial in trials} == {1}
 
 
@@ -87,8 +87,8 @@ def test_what_does_not_fit_is_divided_and_says_why() -> None:
 
 
 def test_a_layout_comes_back_from_the_store() -> None:
-    laid_out = groupings(with_limits(group_size=2), None)
-    assert stored_groupings({"groupings": record_groupings(laid_out)}) == laid_out
+    known = groupings(with_limits(group_size=2), None)
+    assert stored_groupings({"groupings": record_groupings(known)}) == known
     assert stored_groupings({}) is None
 
 

@@ -8,7 +8,7 @@ from itertools import groupby, permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfrunner.experiment.plan import draw_seed, make_plan, placing_order, plan_block
+from perfrunner.experiment.plan import draw_seed, make_plan, placing_order
 from perfrunner.spec.model import Spec
 
 GOLDEN = ["1e1", "1e2", "1e0", "1p2", "1p1", "1p0", "0e0", "0e2", "0e1", "0p0", "0p1", "0p2"]
@@ -60,7 +60,7 @@ def test_the_same_seed_gives_the_same_order(spec, seed):
 @given(SPECS, SEEDS)
 def test_the_variants_of_a_case_follow_each_other(spec, seed):
     for block in range(1, spec.blocks + 1):
-        cases = [(t.workload, t.bucket) for t in plan_block(spec, seed, block)]
+        cases = [(t.workload, t.bucket) for t in make_plan(spec, seed).block(block)]
         assert sorted(case for case, _ in groupby(cases)) == sorted(spec.cases)
 
 
@@ -76,15 +76,15 @@ def test_orders_differ_between_blocks_seeds_and_attempts(seed):
     """72 trials' orders: that two blocks of 12 agree by chance has odds of 1 in 31104."""
     spec = a_spec(blocks=10)
     orders = {
-        tuple((t.workload, t.bucket, t.variant) for t in plan_block(spec, seed, b))
+        tuple((t.workload, t.bucket, t.variant) for t in make_plan(spec, seed).block(b))
         for b in range(1, 11)
     }
     assert len(orders) >= 9
     first = [t.variant for t in make_plan(spec, seed).trials]
     assert first != [t.variant for t in make_plan(spec, seed + 1).trials]
-    assert [[t.variant for t in plan_block(spec, seed, b, attempt=2)] for b in range(1, 11)] != [
-        [t.variant for t in plan_block(spec, seed, b)] for b in range(1, 11)
-    ]
+    assert [
+        [t.variant for t in make_plan(spec, seed).block(b, attempt=2)] for b in range(1, 11)
+    ] != [[t.variant for t in make_plan(spec, seed).block(b)] for b in range(1, 11)]
 
 
 @given(SEEDS)
@@ -105,14 +105,15 @@ def test_each_case_has_permutations_of_its_own(seed):
 def test_every_order_of_three_variants_is_equally_likely():
     """Chi-squared over 6000 blocks, a fixed seed: 5 degrees of freedom, 20.5 is p = .001."""
     spec = a_spec(workloads=1, buckets=1)
-    seen = Counter(tuple(t.variant for t in plan_block(spec, 5, b)) for b in range(6000))
+    plan = make_plan(spec, 5)
+    seen = Counter(tuple(t.variant for t in plan.block(b)) for b in range(6000))
     assert set(seen) == set(permutations(spec.variants))
     assert sum((n - 1000) ** 2 / 1000 for n in seen.values()) < 20.5
 
 
 def test_the_order_is_the_same_in_every_release():
     """A recorded seed must give the recorded order indefinitely; these were drawn once."""
-    trials = plan_block(a_spec(), 41, 1)
+    trials = make_plan(a_spec(), 41).block(1)
     assert [f"{t.workload[1]}{t.bucket[0]}{t.variant[1]}" for t in trials] == GOLDEN
 
 

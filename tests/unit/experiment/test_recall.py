@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from perfrunner.experiment.plan import groupings, plan_block
+from perfrunner.experiment.plan import make_plan
 from perfrunner.experiment.recorder import Recorder
 from perfrunner.experiment.schedule import Schedule
 from perfrunner.experiment.session import RunContext
@@ -28,16 +28,15 @@ def test_a_case_begins_again_if_the_hosts_changed_within_it(
     path = tmp_path / "spec.yaml"
     path.write_text(spec_text(tmp_path / "work", schedule="sequential", blocks=1))
     spec = load_spec(path, [], None)
-    planned = plan_block(spec, 5, 1, 1, laid_out=groupings(spec, None))
+    plan = make_plan(spec, 5)
+    planned = plan.trials
     first = planned[0]
     stored = TrialRecord(
         block=1, attempt=1, position=1, workload=first.workload, bucket=first.bucket,
         variant=first.variant, build_id="", status="ok", reason="", started_at=THEN, finished_at=THEN,
         metrics={}, group=first.group,
     )  # fmt: skip
-    schedule = Schedule(
-        planned, max_discarded=10, redo_order=lambda _case, _attempt: [t.member for t in planned]
-    )
+    schedule = Schedule(planned, max_discarded=10, redo_order=plan.redo_order)
     session = SimpleNamespace(experiment=SimpleNamespace(facts=facts), trials=[stored])
     recorder = Recorder(
         RunContext(

@@ -15,9 +15,10 @@ from perfrunner.analysis.compare import compare
 from perfrunner.domain import TrialKey
 from perfrunner.errors import TrialError
 from perfrunner.experiment.outdir import disk_is_full
-from perfrunner.experiment.plan import Width, case_widths, decide, padding_size, workload_seed
+from perfrunner.experiment.plan import padding_size, workload_seed
 from perfrunner.experiment.preflight.requirements import check_preconditions
 from perfrunner.experiment.recorder import EtaEstimator
+from perfrunner.experiment.stopping import Width, case_widths, decide
 from perfrunner.experiment.trial.outcome import (
     attribute_failure,
     attributed_to,

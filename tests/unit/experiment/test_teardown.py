@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ import pytest
 
 from perfrunner.errors import HostError
 from perfrunner.experiment.trial.bench import Bench
-from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.outcome import try_each
+from tests.support.trials import open_trial
 
 
 @dataclass
@@ -41,15 +40,13 @@ def test_each_step_is_tried_and_the_first_failure_is_reported() -> None:
 
 
 def test_what_runs_on_other_hosts_is_stopped(tmp_path: Path) -> None:
-    nothing: Any = None
     bench = Bench(
         engines=[],
         placements=[],
-        trial=TrialContext(tmp_path, nothing, "r", 0.0, contextlib.nullcontext),
+        trial=open_trial(tmp_path),
         seed=1,
         vbuckets=16,
         replicas=0,
-        persistent=True,
     )
     handles: list[Any] = [Handle("one"), Handle("two", gone=True), Handle("three", gone=True)]
     bench._processes = handles

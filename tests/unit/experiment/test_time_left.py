@@ -14,13 +14,14 @@ from perfrunner.experiment import events as ev
 from perfrunner.experiment import recorder as recorder_module
 from perfrunner.experiment.interrupt import SignalGuard
 from perfrunner.experiment.outdir import Journal
-from perfrunner.experiment.plan import groupings, plan_block
+from perfrunner.experiment.plan import make_plan
 from perfrunner.experiment.recorder import InterimEstimates, Recorder
-from perfrunner.experiment.sampling_check import SamplingCheck, sampling_trials
+from perfrunner.experiment.sampling_check import run_sampling_check, sampling_trials
 from perfrunner.experiment.schedule import Schedule
 from perfrunner.experiment.session import RunContext, begin
 from perfrunner.experiment.stopping import StoppingRule
 from perfrunner.experiment.trial.placement import Deployed, TrialResult
+from perfrunner.experiment.units import run_units
 from perfrunner.results import ResultStore
 from perfrunner.spec.model import Spec
 from tests.support.fakes import PILLOWFIGHT, spec_text, variant
@@ -78,40 +79,25 @@ class Simulated:
         out = self.directory / "store"
         with ResultStore.open(out) as store, SignalGuard() as guard:
             session = begin(store, out, self.spec, text="", path=Path("s.yaml"), seed=5)
-            laid_out = groupings(self.spec, None)
-
-            def planned(block, attempt=1):
-                return plan_block(self.spec, 5, block, attempt, laid_out=laid_out)
-
-            def redo(case, attempt):
-                return [
-                    (t.variant, t.group)
-                    for t in planned(case.block, attempt)
-                    if (t.workload, t.bucket) == (case.workload, case.bucket)
-                ]
-
-            blocks = self.spec.blocks
-            schedule = Schedule(
-                (t for block in range(1, blocks + 1) for t in planned(block)), max_discarded=10, redo_order=redo
-            )  # fmt: skip
+            plan = make_plan(self.spec, 5)
+            schedule = Schedule(plan.trials, max_discarded=10, redo_order=plan.redo_order)
             journal = Journal(session.directory / "journal.jsonl")
             context = RunContext(self.spec, session, store, journal, guard, self)
             recorder = Recorder(context, schedule)
             recorder.clock = lambda: self.now
+            recorder.post_run = sampling_trials(self.spec, {})
             deployed = {name: Deployed(name, {}, {}, {}) for name in VARIANTS}
-            check = SamplingCheck(context, recorder, laid_out, {}, deployed)
-            stopping = StoppingRule(context, recorder, planned)
-            stopping.recall()
-            recorder.start_clock()
-            linked = 0
-            while (unit := schedule.next()) is not None:
-                recorder.start(unit)
-                if unit.tasks[0].block != linked:
-                    linked = unit.tasks[0].block
-                    self.now += LINK * len(VARIANTS)
-                recorder.keep(self.run(unit.tasks, deployed), deployed)
-                blocks = stopping.look(unit.tasks[0].block, blocks)
-            check.run(self, held=lambda: None)
+            stopping = StoppingRule(context, recorder, plan.block)
+            linked = set()
+
+            def run(unit):
+                block = unit.tasks[0].block
+                self.now += LINK * len(VARIANTS) * (block not in linked)
+                linked.add(block)
+                return self.run(unit.tasks, deployed)
+
+            assert run_units(recorder, stopping, self.spec.blocks, deployed, run)
+            run_sampling_check(context, recorder, plan, {}, deployed, self, lambda: None)
             journal.close()
         return self
 
@@ -189,12 +175,8 @@ def test_an_estimate_costs_at_the_hundredth_block_what_it_costs_at_the_tenth():
         )
     )
     spec = Spec.model_validate(document)
-    planned = [
-        plan_block(spec, 1, block, 1, laid_out=groupings(spec, None)) for block in range(1, 101)
-    ]
-    schedule = Schedule(
-        (t for block in planned for t in block), max_discarded=0, redo_order=lambda *_: []
-    )
+    plan = make_plan(spec, 1)
+    schedule = Schedule(plan.first(100), max_discarded=0, redo_order=plan.redo_order)
     interim = InterimEstimates(spec)
     costs, rng = [], random.Random(1)
     while (unit := schedule.next()) is not None:

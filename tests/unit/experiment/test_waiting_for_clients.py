@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ import pytest
 
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.bench import Bench, Started
-from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.placement import ClientPlacement, CredentialFiles
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.hosts.process import CommandTimeout, Completed, ExitStatus, StopResult
 from perfrunner.workloads.bench import Share
+from tests.support.trials import open_trial
 
 
 class Process:
@@ -52,15 +51,13 @@ class Host:
 def bench(host: Any, directory: Path) -> Bench:
     recorder = ScriptRecorder("test")
     recorder.add_host("load1", ssh=None, artifact="/a", tools="/t", work={}, script_work="/w")
-    deadline = time.monotonic() + 20.0
     return Bench(
         engines=[],
         placements=[ClientPlacement(host, "/t", "/w", CredentialFiles("/s"))],
-        trial=TrialContext(directory, recorder.variant(0), "r", deadline, contextlib.nullcontext),
+        trial=open_trial(directory, recorder, deadline=time.monotonic() + 20.0),
         seed=1,
         vbuckets=64,
         replicas=0,
-        persistent=True,
     )
 
 
