@@ -73,7 +73,11 @@ def test_a_night_that_is_stopped_lets_its_run_clean_up(
 ) -> None:
     log = tmp_path / "log"
     log.touch()
-    night = subprocess.Popen([sys.executable, "-c", NIGHT, str(log)], start_new_session=True)
+    night = subprocess.Popen(
+        # nohup may have started the tests
+        ["env", "--default-signal=HUP", sys.executable, "-c", NIGHT, str(log)],
+        start_new_session=True,
+    )
     try:
         until(lambda: "begun" in log.read_text(), "the run has begun")
         send(night.pid, signum)

@@ -188,7 +188,8 @@ class TestCannotConnect:
 
 def test_a_session_that_sshd_closes_is_named(tmp_path: Path) -> None:
     with (
-        raised_sshd(tmp_path / "sshd", ChannelTimeout="session:*=1s") as impatient,
+        # Of an idle session: opening the host takes a second on a slow machine.
+        raised_sshd(tmp_path / "sshd", ChannelTimeout="session:*=8s") as impatient,
         open_host(impatient.host_spec(tmp_path / "work"), "ssh") as host,
         pytest.raises(HostError, match="ended without a status") as raised,
     ):
