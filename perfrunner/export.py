@@ -55,6 +55,7 @@ PLACE = (
     Column("experiment", "text", "id of the experiment"),
     Column("block", "integer", "counts from 1"),
     Column("attempt", "integer", "of the block; a discarded block is repeated under the next one"),
+    Column("group", "integer", "group of variants that ran interleaved, from 1; 0 ran alone"),
     Column("workload", "text", "name in the spec"),
     Column("bucket", "text", "persistent, ephemeral, or - if the workload has no bucket"),
     Column("variant", "text", "name in the spec"),
@@ -123,7 +124,7 @@ def raw_of(data: ExperimentData) -> RawSeries:
 
 def _place(data: ExperimentData, inside: Inside) -> tuple[Any, ...]:
     t = inside.trial
-    return data.experiment.id, t.block, t.attempt, t.workload, t.bucket, t.variant
+    return data.experiment.id, t.block, t.attempt, t.group, t.workload, t.bucket, t.variant
 
 
 def _rounds(place: tuple[Any, ...], slices: Slices) -> Iterator[tuple[Any, ...]]:

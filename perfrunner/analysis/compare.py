@@ -84,7 +84,7 @@ def compare(data: ExperimentData, baseline: str | None = None) -> Comparison:
         warnings=(
             *look.notes(),
             *_warnings(cases, plan),
-            *uneven_discards(discarded, plan.baseline, plan.variants[1:]),
+            *uneven_discards(data.trials, plan.baseline, plan.variants[1:]),
             *_rounded(rows, plan),
             *busy_hosts(cases),
         ),
@@ -304,8 +304,8 @@ def _with_unpaired_effect(
         effect = unpaired_effect(
             row.metric.effect,
             base,
-            list(x.values()),
-            list(y.values()),
+            x,
+            y,
             margin,
             row.metric.resolution,
         )

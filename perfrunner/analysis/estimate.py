@@ -129,17 +129,17 @@ def paired_effects(baseline: str, many: Sequence[Pairing]) -> list[Effect | NotA
 def unpaired_effect(
     kind: EffectKind,
     baseline: str,
-    base: Sequence[float],
-    other: Sequence[float],
+    base: Mapping[int, float],
+    other: Mapping[int, float],
     margin: float,
     resolution: float = 0.0,
 ) -> Effect:
     """Return the effect between two experiments that were not interleaved, with Welch's interval."""
-    x, y = np.array(base, dtype=np.float64), np.array(other, dtype=np.float64)
+    x, y = (np.array([*values.values()], dtype=np.float64) for values in (base, other))
     if kind == "ratio":
-        for values in (x, y):
-            for block in np.flatnonzero(values <= 0):
-                raise _not_a_ratio(int(block) + 1, values[block], values[block])
+        for block, value in (*base.items(), *other.items()):
+            if value <= 0:
+                raise _not_a_ratio(block, value, value)
         x, y = np.log(x), np.log(y)
     scale = 1.0 if kind == "ratio" else float(np.abs(np.concatenate([x, y])).max())
     nothing = float(_nearest_nothing(kind, y.mean() - x.mean(), np.float64(resolution)))

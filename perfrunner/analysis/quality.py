@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perfrunner.analysis.cases import CaseBlocks, Paired
-    from perfrunner.analysis.model import DiscardedTrial, Effect
+    from perfrunner.analysis.model import Effect
+    from perfrunner.domain import TrialStatus
+    from perfrunner.results import TrialRecord
     from perfrunner.spec.metrics import MetricType
 
 
@@ -61,21 +63,24 @@ def busy_hosts(cases: Iterable[CaseBlocks]) -> Iterable[str]:
 
 
 def uneven_discards(
-    discarded: Iterable[DiscardedTrial], baseline: str, variants: Iterable[str]
+    trials: Iterable[TrialRecord], baseline: str, variants: Iterable[str]
 ) -> Iterable[str]:
     """Yield a sentence for each variant that was discarded apart from the baseline more often than by chance.
 
     The rules that discard trials assume that the cause has nothing to do with the variant. The test is one-sided, by
-    sign, over the attempts in which only one of the two was discarded.
+    sign, over the attempts in which one of the two was discarded and the other counted. One that failed did not count:
+    its failure discards the others of its group. Trials that run alone may end before the other has run.
     """
-    places: dict[str, set[tuple[object, ...]]] = {}
-    for trial in discarded:
-        if trial.status == "discarded":
-            places.setdefault(trial.variant, set()).add((trial.case, trial.block, trial.attempt))
-    base = places.get(baseline, set())
+    together: dict[tuple[object, ...], dict[str, TrialStatus]] = {}
+    for trial in trials:
+        place = (trial.case, trial.block, trial.attempt, trial.group)
+        together.setdefault(place, {})[trial.variant] = trial.status
     for variant in variants:
-        own = places.get(variant, set())
-        counts = {variant: len(own - base), baseline: len(base - own)}
+        counts = {variant: 0, baseline: 0}
+        for (*_, group), statuses in together.items():
+            for name, other in ((variant, baseline), (baseline, variant)):
+                counted = statuses.get(other, None if group else "ok") == "ok"
+                counts[name] += statuses.get(name) == "discarded" and counted
         fewer, more = sorted((variant, baseline), key=lambda name: counts[name])
         n = counts[more] + counts[fewer]
         if sum(math.comb(n, k) for k in range(counts[fewer] + 1)) / 2**n < ALPHA:

@@ -264,16 +264,17 @@ def _two_experiments(
     store: ResultStore, a: str, b: str, variant: str | None, *, hide: bool
 ) -> tuple[Report, ExperimentData]:
     from perfrunner.analysis.compare import compare_unpaired
-    from perfrunner.report import report_of
+    from perfrunner.report import build_report, report_of
     from perfrunner.report.two_runs import of_two_runs
 
     (first, variant_a), (second, variant_b) = (
         _run_of(store, name, variant, hide=hide) for name in (a, b)
     )
-    if (first.experiment.id, variant_a) == (second.experiment.id, variant_b) or (
-        first.experiment.id == second.experiment.id and variant is None
-    ):
-        raise UsageError(f"{a} and {b} are the same experiment {first.experiment.id}")
+    if first.experiment.id == second.experiment.id:
+        if variant_a == variant_b:
+            raise UsageError(f"{a} and {b} are the same experiment {first.experiment.id}")
+        # Two builds of one experiment, which need not be the latest.
+        return build_report(_only(first, {variant_a, variant_b}), variant_a), first
     comparison = compare_unpaired(first, second, variant_a, variant_b)
     command_line = ["perfrunner", "compare", a, b, *(["--variant", variant] if variant else [])]
     both = of_two_runs((first, variant_a), (second, variant_b), command_line)

@@ -276,7 +276,8 @@ def _store(ctx: click.Context) -> list[str]:
     """Return --store if it was given on the command line, with its password masked."""
     if ctx.get_parameter_source("store") != ParameterSource.COMMANDLINE:
         return []
-    return ["--store", re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", str(ctx.meta[STORE_META]))]
+    url = re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", str(ctx.meta[STORE_META]))
+    return ["--store", re.sub(r"([?&](?:ssl)?password=)[^&]*", r"\1***", url)]
 
 
 def measuring_command(ctx: click.Context, spec_path: Path) -> list[str]:

@@ -79,18 +79,24 @@ def hidden(text: str, record: ExperimentRecord | None = None) -> str:
 class _Redactor:
     """Create a redactor. `known`: addresses, paths and users of the spec and the facts.
 
-    `sources`: what looks like a login, and is a repository with a revision.
+    `sources`: what looks like a login, and is a repository with a revision. `names`: what the spec calls its variants
+    and workloads. A report needs them, even if a host is called `dev` or a version looks like an address.
     """
 
-    def __init__(self, known: Iterable[str], sources: Iterable[str] = ()) -> None:
+    def __init__(
+        self, known: Iterable[str], sources: Iterable[str] = (), names: Iterable[str] = ()
+    ) -> None:
         self._sources = frozenset(sources)
-        names = sorted(set(known), key=len, reverse=True)
-        self._known = _any_of(names) if names else None
+        self._names = frozenset(names)
+        secrets = sorted({*known} - self._names, key=len, reverse=True)
+        self._known = _any_of(secrets) if secrets else None
         self._seen: dict[str, str] = {}  # many trials have the same texts
 
     @classmethod
     def of(cls, record: ExperimentRecord) -> _Redactor:
-        return _redactor(frozenset(_secrets(record)), frozenset(_sources(record)))
+        return _redactor(
+            frozenset(_secrets(record)), frozenset(_sources(record)), frozenset(_names(record))
+        )
 
     def record(self, record: ExperimentRecord) -> ExperimentRecord:
         return dataclasses.replace(
@@ -125,7 +131,12 @@ class _Redactor:
         )
         text = HOMES.sub("~", text)
         text = IPV6.sub(_unless(_no_ipv6), text)
-        return IPV4.sub(_unless(_no_ipv4), text)
+        return IPV4.sub(_unless(self._no_ipv4), text)
+
+    def _no_ipv4(self, text: str) -> bool:
+        """Return whether the text is no IPv4 address; a version such as 6.18.44.1 counts as one, except in a name."""
+        in_a_name = any(text in name for name in self._names)
+        return in_a_name or any(int(part) > 255 for part in text.split("."))
 
     def spec(self, text: str) -> str:
         """Redact the text of a spec, including the values of the hosts' secret keys."""
@@ -144,7 +155,7 @@ class _Redactor:
                 return HIDDEN
             if key == "built_on":  # the machine's name, then its system
                 return f"{HIDDEN} {self.text(value.partition(' ')[2])}"
-            return self.text(value)
+            return value if value in self._names else self.text(value)
         if isinstance(value, Mapping):
             return {k: self.value(v, k) for k, v in value.items()}
         if isinstance(value, (list, tuple)):
@@ -153,8 +164,8 @@ class _Redactor:
 
 
 @functools.lru_cache(maxsize=8)  # the runs of a spec name the same hosts
-def _redactor(known: frozenset[str], sources: frozenset[str]) -> _Redactor:
-    return _Redactor(known, sources)
+def _redactor(known: frozenset[str], sources: frozenset[str], names: frozenset[str]) -> _Redactor:
+    return _Redactor(known, sources, names)
 
 
 def _any_of(names: Iterable[str]) -> re.Pattern[str]:
@@ -163,11 +174,6 @@ def _any_of(names: Iterable[str]) -> re.Pattern[str]:
 
 def _unless(plain: Callable[[str], bool]) -> Callable[[re.Match[str]], str]:
     return lambda match: match[0] if match[0] in PLAIN or plain(match[0]) else HIDDEN
-
-
-def _no_ipv4(text: str) -> bool:
-    """Return whether the text is no IPv4 address; a version such as 6.18.44.1 counts as one, to be safe."""
-    return any(int(part) > 255 for part in text.split("."))
 
 
 def _no_ipv6(text: str) -> bool:
@@ -189,6 +195,12 @@ def _secrets(record: ExperimentRecord) -> Iterator[str]:
                 yield value
             if key in ("key", "known_hosts"):
                 yield str(with_home(value))
+
+
+def _names(record: ExperimentRecord) -> Iterator[str]:
+    """Yield the names of the variants and workloads."""
+    for key in ("variants", "workloads"):
+        yield from record.spec_json.get(key) or ()
 
 
 def _sources(record: ExperimentRecord) -> Iterator[str]:

@@ -11,7 +11,7 @@ import contextlib
 import math
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,7 +150,7 @@ def tables(results: Kept) -> str:
             float(fact_of(comparison, "slice_s")),
         ),
     )
-    repeated = {key: group for key, group in groups.items() if len(group) > 1}
+    repeated = {key: groups[key] for key in sorted(groups) if len(groups[key]) > 1}
     for group in repeated.values():
         for metric in PRIMARY:
             runs = runs_of(group, metric)
@@ -189,11 +189,36 @@ def tables(results: Kept) -> str:
             changes.append(
                 f"{group[0].bucket}, slices of {slice_text(group[0])}: {_change(group, alone)}"
             )
-    if not changes:
-        return head
-    return (
-        f"{head}\n\n`{PRIMARY[0]}` next to the neighbour against without it: {'; '.join(changes)}."
-    )
+    text = head
+    if changes:
+        text += (
+            f"\n\n`{PRIMARY[0]}` next to the neighbour against without it: {'; '.join(changes)}."
+        )
+    if trends := [*_trends(repeated)]:
+        text += f"\n\nChange of the effect on `{PRIMARY[0]}` when slices are twice as long: {'; '.join(trends)}."
+    return text
+
+
+def _trends(repeated: Mapping[tuple[str, str, float], Sequence[Comparison]]) -> Iterator[str]:
+    """Yield the slope of the effect over log2 of the slice length, with its interval over runs."""
+    from scipy import stats
+
+    for bucket, name in dict.fromkeys(key[:2] for key in repeated):
+        points = [
+            (math.log2(seconds), float(logs.mean()))
+            for (of, near, seconds), group in repeated.items()
+            if (of, near) == (bucket, name)
+            for logs in _logs(group, PRIMARY[0])
+        ]
+        lengths, effects = zip(*points, strict=True)
+        if len({*lengths}) < 3:
+            continue
+        line = stats.linregress(lengths, effects)
+        low, high = t_interval(line.slope, line.stderr, len(points) - 2, CONFIDENCE)
+        yield minus(
+            f"{bucket}, neighbour {name}, {len({*lengths})} lengths: {100 * line.slope:+.2f} pt"
+            f" [{100 * low:+.2f}, {100 * high:+.2f}], p {line.pvalue:.2g}"
+        )
 
 
 def _change(near: Sequence[Comparison], alone: Sequence[Comparison]) -> str:

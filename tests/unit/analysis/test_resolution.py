@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from perfrunner.analysis.compare import compare
-from perfrunner.analysis.estimate import paired_effect, unpaired_effect
+from perfrunner.analysis.estimate import NotARatioError, paired_effect, unpaired_effect
 from perfrunner.spec.metrics import METRICS
 
 
@@ -67,15 +67,25 @@ def test_the_tests_are_against_the_nearest_change_that_means_nothing():
     assert wide.p == pytest.approx(plain.p)
     assert wide.wilcoxon_p == pytest.approx(plain.wilcoxon_p)
     assert wide.ci95 == pytest.approx(tuple(end + 0.5 for end in plain.ci95))
-    apart = unpaired_effect("difference", "a", [10.0, 10.1], [10.4, 10.3], 1.0, resolution=0.5)
+    apart = unpaired_effect(
+        "difference", "a", {1: 10.0, 2: 10.1}, {1: 10.4, 2: 10.3}, 1.0, resolution=0.5
+    )
     assert apart.p == pytest.approx(1.0)
     assert apart.ci95[0] < 0.3 < apart.ci95[1]
+
+
+def test_a_value_that_is_no_part_of_a_ratio_names_its_block():
+    """Blocks that were discarded are missing, so the fourth value need not be that of block 4."""
+    with pytest.raises(NotARatioError, match="block 5 has 0"):
+        unpaired_effect("ratio", "a", {1: 9.0, 3: 9.1}, {1: 9.0, 3: 9.0, 4: 8.0, 5: 0.0}, 0.01)
 
 
 @pytest.mark.filterwarnings("error")
 def test_two_experiments_of_which_one_repeats_exactly():
     steady, other = [24.0] * 3, [23.0, 24.0, 26.0]
-    effect = unpaired_effect("difference", "a", steady, other, 1.0)
+    effect = unpaired_effect(
+        "difference", "a", dict(enumerate(steady, 1)), dict(enumerate(other, 1)), 1.0
+    )
     assert effect.ci95 == pytest.approx(
         stats.t.interval(0.95, 2, np.mean(other) - 24, stats.sem(other))
     )

@@ -73,6 +73,7 @@ def test_rounds_are_the_slices_of_trials_side_by_side(tmp_path):
     rows = read(export("--table", "rounds", out=tmp_path).stdout, "rounds")
     assert len(rows) == 2 * 3 * 30
     assert [int(r["round"]) for r in rows[:3]] == [1, 2, 3]
+    assert {r["group"] for r in rows} == {"1"}, "the baseline has a trial in each group"
     assert all(int(r["wall_ns"]) > 0 for r in rows)
 
 

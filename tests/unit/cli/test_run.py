@@ -165,6 +165,10 @@ def test_the_resume_command_does_not_repeat_a_default(cli, play, monkeypatch):
     [
         ("postgresql://perf@db/results?raw=/srv/raw", "postgresql://perf@db/results?raw=/srv/raw"),
         ("postgresql://perf:secret@db/results", "postgresql://perf:***@db/results"),
+        (
+            "postgresql://db/results?user=u&password=s3&sslpassword=k&sslmode=require",
+            "postgresql://db/results?user=u&password=***&sslpassword=***&sslmode=require",
+        ),
         ("postgresql://perf:s3:c/r?t@db:5432/results", "postgresql://perf:***@db:5432/results"),
     ],
 )

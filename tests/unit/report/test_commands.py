@@ -263,6 +263,21 @@ def test_compare_finds_builds_wherever_they_were_measured(two_nights):
     }  # fmt: skip
 
 
+def test_compare_finds_two_builds_of_an_earlier_experiment(two_nights):
+    """They are compared pairwise, as they would be in the latest experiment."""
+    with sqlite3.connect(two_nights / "results.sqlite") as store:
+        store.execute(
+            "update builds set build_id = 'later-' || build_id where experiment_id like '%20261121%'"
+        )
+    builds = [f"{synthetic.hash_of(name):016x}" for name in ("glibc", "jemalloc-5.1.0")]
+    words = ["compare", *builds, "--out", str(two_nights), "--format", "json"]
+    document = json.loads(CliRunner().invoke(main, words, catch_exceptions=False).stdout)
+    assert document["experiment"] == "quickstart-20261120-220000"
+    rows = [row for row in document["results"] if row["metric"] == "ops_per_s"]
+    assert {row["variant"] for row in rows} == {"glibc", "jemalloc-5.1.0"}
+    assert any(row["verdict"] for row in rows)
+
+
 @pytest.mark.parametrize("command", ["report", "compare"])
 def test_help_has_examples(command):
     result = CliRunner().invoke(main, [command, "--help"])

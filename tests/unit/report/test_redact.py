@@ -283,3 +283,37 @@ def test_a_repository_with_a_revision_is_no_login(revealing):
     )
     shown = redacted(replace(revealing, experiment=record)).experiment.facts["command"]
     assert shown == [*command[:4], "…@…"]
+
+
+@pytest.mark.parametrize("name", ["vm-4711", "alice", "1.6.38.1", "memcached-1.6.38.1"])
+def test_a_variant_that_is_called_like_a_host_or_an_address_keeps_its_name(revealing, name):
+    """`perfrunner ab dev my-branch` on a machine called dev: a report needs the name, and shows it."""
+
+    def renamed(of):
+        return name if of == "glibc" else of
+
+    spec = dict(revealing.experiment.spec_json)
+    spec["variants"] = {renamed(of): what for of, what in spec["variants"].items()}
+    spec["baseline"] = name
+    spec["expected_gains"] = [
+        {
+            "variant": "jemalloc-5.1.0",
+            "against": name,
+            "metric": "ops_per_s",
+            "at_least": "1%",
+            "workload": "append",
+            "bucket": "ephemeral",
+        }
+    ]
+    data = redacted(
+        replace(
+            revealing,
+            experiment=replace(revealing.experiment, spec_json=spec),
+            builds=tuple(replace(b, variant=renamed(b.variant)) for b in revealing.builds),
+            trials=tuple(replace(t, variant=renamed(t.variant)) for t in revealing.trials),
+        )
+    )
+    assert data.experiment.spec_json["baseline"] == name
+    assert data.experiment.spec_json["expected_gains"][0]["against"] == name
+    assert data.experiment.facts["hosts"]["node"]["hostname"].startswith("…")
+    assert build_report(data).comparison.baseline == name
