@@ -103,15 +103,13 @@ def rows(
         yield from trial_rows(data)
         return
     raw = raw if raw is not None else raw_of(data)
-    trials = {
-        (loaded.case, loaded.block, loaded.group, loaded.variant): loaded for loaded in raw.slices
-    }
+    slices = {(t.case, t.block, t.group, t.variant): t.slices for t in raw.trial_slices}
     for inside in raw.inside:
         trial = inside.trial
         if table == "series":
             yield from _series(data, inside)
-        elif loaded := trials.get((inside.case, trial.block, trial.group, trial.variant)):
-            yield from _rounds(_place(data, inside), loaded.slices)
+        elif own := slices.get((inside.case, trial.block, trial.group, trial.variant)):
+            yield from _rounds(_place(data, inside), own)
 
 
 def raw_of(data: ExperimentData) -> RawSeries:

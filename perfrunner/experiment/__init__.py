@@ -4,8 +4,9 @@ run.py        entry point: lock the results directory, create or resume a sessio
 session.py    the experiment that a run adds trials to, and the context that all parts of a run share
 runner.py     the flow of a run: open the hosts, build, check settings, measure, finish
 recorder.py   store the trials, estimate the time left, report progress
-stopping.py   end a run early: enough precision, or repeated failures
-plan.py       the order of the blocks
+units.py      run what the schedule says, one unit after the other; wait for lost hosts
+stopping.py   end or extend cases by their precision; end a run after repeated failures
+plan.py       the groups, the order of the blocks, and all seeds
 schedule.py   what to run next: the plan minus the stored trials
 sampling_check.py   what sampling costs, measured after the last block
 preflight/    before the first trial: hosts, their facts and health, builds, settings checks

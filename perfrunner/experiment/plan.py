@@ -58,9 +58,9 @@ def stored_groupings(facts: Mapping[str, Any]) -> dict[str, Grouping] | None:
     return {name: Grouping(**record) for name, record in stored.items()}
 
 
-def record_groupings(known: Mapping[str, Grouping]) -> dict[str, Any]:
+def record_groupings(by_workload: Mapping[str, Grouping]) -> dict[str, Any]:
     """Return groupings in the form in which an experiment stores them."""
-    return {name: asdict(grouping) for name, grouping in known.items()}
+    return {name: asdict(grouping) for name, grouping in by_workload.items()}
 
 
 def groups(order: Sequence[str], baseline: str, variants: int) -> list[tuple[str, ...]]:
@@ -163,9 +163,9 @@ class Plan:
         return [trial.member for trial in order if trial.case == case.case]
 
 
-def make_plan(spec: Spec, seed: int, known: Mapping[str, Grouping] | None = None) -> Plan:
-    """Plan an experiment; without known groupings, memory does not limit the groups."""
-    return Plan(spec, seed, groupings(spec, None) if known is None else known)
+def make_plan(spec: Spec, seed: int, stored: Mapping[str, Grouping] | None = None) -> Plan:
+    """Plan an experiment; without stored groupings, memory does not limit the groups."""
+    return Plan(spec, seed, groupings(spec, None) if stored is None else stored)
 
 
 def cases_to_check(spec: Spec) -> list[Case]:

@@ -303,7 +303,13 @@ class ExperimentRunner:
         self.blocks = stopping.look(newest, self.blocks)
         units = UnitRunner(runner, builds, relinks, held)
         if run_units(
-            self.recorder, stopping, self.blocks, deployed, units.run, hopeless=self._hopeless
+            self.recorder,
+            stopping,
+            self.blocks,
+            deployed,
+            units.run,
+            before=held.hold,
+            hopeless=self._hopeless,
         ):
             held.until_held(
                 "sampling check",
@@ -314,7 +320,7 @@ class ExperimentRunner:
                     self.facts,
                     deployed,
                     runner,
-                    held=held.check,
+                    check_locks=held.check,
                 ),
             )
 

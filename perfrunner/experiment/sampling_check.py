@@ -94,12 +94,12 @@ def run_sampling_check(
     facts: dict[str, Any],
     deployed: Mapping[str, Deployed],
     runner: TrialRunner,
-    held: Callable[[], None],
+    check_locks: Callable[[], None],
 ) -> None:
     """Run the check on the baseline, if it is not stored yet, and store it.
 
     facts: the facts of the experiment; the records are added to them.
-    held: raises LinkLost if the lock on a host was lost.
+    check_locks: raises LinkLost if the lock on a host was lost.
     """
     spec = context.spec
     recorder.post_run = left = sampling_trials(spec, facts)
@@ -109,7 +109,7 @@ def run_sampling_check(
     recorder.tell_progress()
     records = []
     for record in check_sampling(runner, plan, deployed[spec.baseline]):
-        held()
+        check_locks()
         records.append(record)
         case = Case(record["workload"], record["bucket"])
         for _ in range(CHECKED):

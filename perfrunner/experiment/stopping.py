@@ -1,4 +1,4 @@
-"""Decide when a run stops before its planned end: enough precision, or repeated failures of one cause.
+"""Decide how many blocks each case gets by its precision, and end a run after repeated failures of one cause.
 
 `precision` in a spec ends or extends a case by the widths of its intervals alone: `case_widths` and `decide`.
 """

@@ -31,7 +31,6 @@ class UnitRunner:
 
     def run(self, unit: Unit) -> list[TrialResult]:
         """Run a unit; if a connection is lost, discard the unit and wait for the hosts."""
-        self.held.hold()
         started = datetime.now(timezone.utc)
         first = unit.tasks[0]
         try:
@@ -70,11 +69,14 @@ def run_units(
     blocks: int,
     deployed: Mapping[str, Deployed],
     run: Callable[[Unit], Sequence[TrialResult]],
+    *,
+    before: Callable[[], None] = lambda: None,
     hopeless: Callable[[Sequence[TrialResult]], bool] = lambda _: False,
 ) -> bool:
     """Run the units that the schedule of the recorder has left, and record their results.
 
     blocks: the number of planned blocks, which the stopping rule may raise.
+    before: called before each unit is announced; it may wait for the hosts.
     hopeless: given the results of a unit, whether the run should stop now.
 
     Returns whether all units were run.
@@ -87,6 +89,7 @@ def run_units(
         if first.attempt == 1 and first.block != block:
             block = first.block
             listener.on_event(ev.BlockStarted(block, blocks))
+        before()
         recorder.start(unit)
         results = run(unit)
         recorder.keep(results, deployed)

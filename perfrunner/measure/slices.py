@@ -127,7 +127,7 @@ class Slices:
 
 @dataclass(frozen=True)
 class VariantLoad:
-    """One variant. `warmup_ops` precede the first measured round; the server counted them as well."""
+    """The part of one variant. `warmup_ops` precede the first measured round; the server counted them as well."""
 
     report: ClientReport
     report_text: str  # its JSON, as a tool with one server would have printed it
@@ -135,14 +135,12 @@ class VariantLoad:
     warmup_ops: int
     warmup_misses: int
     warmup_errors: Mapping[str, int]
-    idle_cpu_ns: int | None = (
-        None  # CPU time of the server in `GroupLoad.idle_s`; None: not measured
-    )
+    idle_cpu_ns: int | None = None  # of the server, in `GroupLoad.idle_s`; None: not measured
 
 
 @dataclass(frozen=True)
 class GroupLoad:
-    """The variants in the order of their slots."""
+    """The report of an interleaved load: its variants in the order of their slots."""
 
     tool: str
     slice: float  # seconds, or operations of `append`

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 80
-SCHEMA = 2
+SCHEMA = 3
 
 
 def history_text(histories: Sequence[History]) -> str:

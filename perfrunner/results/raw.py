@@ -138,7 +138,7 @@ class RawSeries:
     """The series of the trials that count, and the problems met while reading them."""
 
     inside: list[Inside] = field(default_factory=list)
-    slices: list[TrialSlices] = field(default_factory=list)
+    trial_slices: list[TrialSlices] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     trials: int = 0
 
@@ -207,7 +207,7 @@ def _read(raw: RawSeries, trial: TrialRecord, files: Mapping[str, Path]) -> None
         before = Before(names[0], prepared.seconds, prepared.ops / prepared.seconds)
     loaded = read_trial_slices(files, trial)
     if loaded is not None:
-        raw.slices.append(loaded)
+        raw.trial_slices.append(loaded)
         rates = rate_points(loaded.slices)
     else:
         rates = [] if drive is None else _rates(drive.series)

@@ -199,15 +199,15 @@ def tables(results: Kept) -> str:
     return text
 
 
-def _trends(repeated: Mapping[tuple[str, str, float], Sequence[Comparison]]) -> Iterator[str]:
+def _trends(repeated: Mapping[tuple[object, ...], Sequence[Comparison]]) -> Iterator[str]:
     """Yield the slope of the effect over log2 of the slice length, with its interval over runs."""
     from scipy import stats
 
     for bucket, name in dict.fromkeys(key[:2] for key in repeated):
         points = [
-            (math.log2(seconds), float(logs.mean()))
-            for (of, near, seconds), group in repeated.items()
-            if (of, near) == (bucket, name)
+            (math.log2(float(fact_of(group[0], "slice_s"))), float(logs.mean()))
+            for key, group in repeated.items()
+            if key[:2] == (bucket, name)
             for logs in _logs(group, PRIMARY[0])
         ]
         lengths, effects = zip(*points, strict=True)

@@ -20,7 +20,7 @@ SAMPLE_INTERVAL_MS = 1000
 class TrialContext:
     """The trial of one variant in progress, as its servers, clients, programs and profilers see it.
 
-    They add to `facts`, which are stored with the result.
+    TrialSetup and TrialRunner add to `facts`, which are stored with the result.
     """
 
     task: TrialKey

@@ -104,7 +104,10 @@ class TrialRunner:
         sample_interval_ms: Sequence[int] | None,
         profiled: Sequence[bool] | None,
     ) -> list[TrialContext]:
-        """Create the local directories of the trials, and the script that they share."""
+        """Return the contexts of the trials, with their local directories and the script that they share.
+
+        Their time begins to run.
+        """
         spec, run_id, first = self.setup.spec, self.setup.run_id, tasks[0]
         names = ", ".join(task.variant for task in tasks)
         recorder = ScriptRecorder(

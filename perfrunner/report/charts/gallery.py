@@ -163,7 +163,7 @@ def _wanted(report: Report, data: ExperimentData, raw: RawSeries) -> Iterable[_W
         yield _Wanted(f"rounds-{_slug(str(blocks.case))}",
                f"Does the change hold from round to round? {blocks.case}",
                f"Each variant's operations per second in {blocks.case} against {comparison.baseline} in the same round",
-               True, partial(rounds_chart, raw.slices, blocks.case, comparison.variants))  # fmt: skip
+               True, partial(rounds_chart, raw.trial_slices, blocks.case, comparison.variants))  # fmt: skip
     yield _Wanted("series-ops", "Is throughput steady inside the trials?",
            "Operations per second over the seconds of every trial",
            True, lambda: rate_chart(raw, comparison.variants))  # fmt: skip

@@ -131,12 +131,14 @@ def spread(compared: Sequence[Pair], bars: int, reach: tuple[float, float] | Non
     return Spread(counts, edges, robust, total, 1 - float(counts.sum()) / len(ratios))
 
 
-def pairs(trials: Iterable[TrialSlices], case: Case, baseline: str, variant: str) -> Iterator[Pair]:
+def pairs(
+    interleaved: Iterable[TrialSlices], case: Case, baseline: str, variant: str
+) -> Iterator[Pair]:
     """Yield the pairs by block, without blocks whose rounds do not match."""
     groups: dict[tuple[int, int], dict[str, Slices]] = {}
-    for loaded in trials:
-        if loaded.case == case:
-            groups.setdefault((loaded.block, loaded.group), {})[loaded.variant] = loaded.slices
+    for trial in interleaved:
+        if trial.case == case:
+            groups.setdefault((trial.block, trial.group), {})[trial.variant] = trial.slices
     for (block, _), variants in sorted(groups.items()):
         if {baseline, variant} <= variants.keys() and len(
             {len(s.ops) for s in variants.values()}
@@ -158,11 +160,11 @@ MOST_BLOCK_LABELS = 20
 
 
 def rounds_chart(
-    trials: Sequence[TrialSlices], case: Case, variants: Sequence[str]
+    interleaved: Sequence[TrialSlices], case: Case, variants: Sequence[str]
 ) -> Figure | None:
     """Draw the chart; None if no variant was interleaved with the baseline, the first of `variants`."""
     baseline = variants[0]
-    by_variant = {v: list(pairs(trials, case, baseline, v)) for v in variants[1:]}
+    by_variant = {v: list(pairs(interleaved, case, baseline, v)) for v in variants[1:]}
     by_variant = {v: compared for v, compared in by_variant.items() if compared}
     if not by_variant:
         return None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def rate_chart(raw: RawSeries, variants: Sequence[str]) -> Figure | None:
     """Draw operations per second over the seconds of every trial."""
-    since = "of load on the variant" if raw.slices else "since the load began"
+    since = "of load on the variant" if raw.trial_slices else "since the load began"
     return course_chart(raw.rates, variants, f"seconds {since}", "operations per second")
 
 

@@ -242,7 +242,7 @@ def _rounds(report: Report, raw: RawSeries) -> list[dict[str, Any]]:
         variants = {
             v: compared
             for v, variant in enumerate(comparison.variants[1:], 1)
-            if (compared := list(pairs(raw.slices, case, comparison.baseline, variant)))
+            if (compared := list(pairs(raw.trial_slices, case, comparison.baseline, variant)))
         }
         spreads = [spread(compared, BARS) for compared in variants.values()]
         reach = [edge for each in spreads for edge in (each.edges[0], each.edges[-1])] or [0.0]

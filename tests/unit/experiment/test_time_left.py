@@ -88,12 +88,13 @@ class Simulated:
             recorder.post_run = sampling_trials(self.spec, {})
             deployed = {name: Deployed(name, {}, {}, {}) for name in VARIANTS}
             stopping = StoppingRule(context, recorder, plan.block)
-            linked = set()
+            linked = [None]
 
             def run(unit):
-                block = unit.tasks[0].block
-                self.now += LINK * len(VARIANTS) * (block not in linked)
-                linked.add(block)
+                first = unit.tasks[0]
+                if linked[-1] != (first.block, first.attempt):  # programs are linked anew
+                    linked.append((first.block, first.attempt))
+                    self.now += LINK * len(VARIANTS)
                 return self.run(unit.tasks, deployed)
 
             assert run_units(recorder, stopping, self.spec.blocks, deployed, run)

@@ -176,7 +176,7 @@ def test_a_blocks_estimate_is_the_trials_own_number(turned):
     raw = raw_of(data)
     assert raw.problems == []
     for variant in VARIANTS[1:]:
-        matches = list(pairs(raw.slices, CASE, VARIANTS[0], variant))
+        matches = list(pairs(raw.trial_slices, CASE, VARIANTS[0], variant))
         assert [pair.block for pair in matches] == list(range(1, 9))
         for pair in matches:
             own = {t.variant: t.metrics for t in data.trials if t.block == pair.block}
@@ -189,10 +189,10 @@ def test_a_variant_is_drawn_against_the_baseline_of_its_own_group(turned):
     data = turned(groups=((VARIANTS[1],), (VARIANTS[2],)), blocks=6)
     raw = raw_of(data)
     for group, variant in ((1, VARIANTS[1]), (2, VARIANTS[2])):
-        for pair in pairs(raw.slices, CASE, VARIANTS[0], variant):
+        for pair in pairs(raw.trial_slices, CASE, VARIANTS[0], variant):
             (base,) = [
                 t.slices
-                for t in raw.slices
+                for t in raw.trial_slices
                 if (t.block, t.group, t.variant) == (pair.block, group, VARIANTS[0])
             ]
             assert pair.base is base
@@ -201,9 +201,9 @@ def test_a_variant_is_drawn_against_the_baseline_of_its_own_group(turned):
 def test_the_rounds_are_drawn_and_the_figure_stays_small(turned):
     raw = raw_of(turned())
     with drawing():
-        figure = rounds_chart(raw.slices, CASE, VARIANTS)
+        figure = rounds_chart(raw.trial_slices, CASE, VARIANTS)
         drawn = [line for c in figure.axes[0].collections for line in c.get_segments()]
-        matches = list(pairs(raw.slices, CASE, VARIANTS[0], VARIANTS[1]))
+        matches = list(pairs(raw.trial_slices, CASE, VARIANTS[0], VARIANTS[1]))
         levels = {round(float(line[0][1]), 9) for line in drawn if len(line) == 2}
         assert levels >= {round(100 * math.expm1(pair.robust), 9) for pair in matches}
         svg = svg_bytes(figure)
@@ -216,7 +216,7 @@ def test_the_rounds_are_drawn_and_the_figure_stays_small(turned):
 def test_nothing_written_on_the_rounds_is_cut_off(turned):
     raw = raw_of(turned())
     with drawing():
-        figure = rounds_chart(raw.slices, CASE, VARIANTS)
+        figure = rounds_chart(raw.trial_slices, CASE, VARIANTS)
         figure.canvas.draw()
         renderer, box = figure.canvas.get_renderer(), figure.bbox
         texts = [t for axes in figure.axes for t in (*axes.texts, axes.title)]
@@ -247,9 +247,9 @@ def test_missing_and_broken_slices_are_reported_and_the_rest_is_drawn(turned):
 def test_trials_that_ran_alone_have_no_rounds(data):
     cases = list(clean_blocks(data.trials).values())[:1]
     raw = read_series(data, cases[0].trials)
-    assert raw.slices == []
+    assert raw.trial_slices == []
     with drawing():
-        assert rounds_chart(raw.slices, cases[0].case, VARIANTS) is None
+        assert rounds_chart(raw.trial_slices, cases[0].case, VARIANTS) is None
 
 
 def test_benchmark_programs_keep_their_rounds_themselves(turned):
@@ -258,7 +258,7 @@ def test_benchmark_programs_keep_their_rounds_themselves(turned):
     trials = [replace(t, facts={**t.facts, "context": {}}, raw_dir="empty") for t in data.trials]
     raw = raw_of(replace(data, trials=tuple(trials)))
     assert raw.problems == []
-    assert raw.slices == []
+    assert raw.trial_slices == []
 
 
 # -- rates over time
@@ -289,7 +289,7 @@ def test_a_load_shorter_than_a_bin_has_one_point():
 
 def test_rounds_that_were_not_answered_have_no_ratio_and_are_marked_slow(turned):
     raw = raw_of(turned(blocks=2, rounds=50))
-    missed = [replace(loaded, slices=unanswered(loaded)) for loaded in raw.slices]
+    missed = [replace(loaded, slices=unanswered(loaded)) for loaded in raw.trial_slices]
     for pair in pairs(missed, CASE, VARIANTS[0], VARIANTS[1]):
         assert len(pair.log_ratios) == 47  # such a round is left out for all variants alike
         assert np.isfinite([pair.robust, pair.total]).all()
@@ -310,14 +310,14 @@ def unanswered(loaded):
 def test_rounds_that_differ_by_factors_are_drawn_by_factors(turned):
     """A host so busy that slices differ tenfold: half and twice are equally far from no change."""
     raw = raw_of(turned())
-    wild = noisier(raw.slices, of=1.0)
+    wild = noisier(raw.trial_slices, of=1.0)
     with drawing():
         axes = rounds_chart(wild, CASE, VARIANTS).axes[1]
         assert axes.get_xscale() == "function"
         place = axes.transData.transform
         middle = place((0.0, 0))[0]
         assert place((100.0, 0))[0] - middle == pytest.approx(middle - place((-50.0, 0))[0])
-        plain = rounds_chart(raw.slices, CASE, VARIANTS).axes[1]
+        plain = rounds_chart(raw.trial_slices, CASE, VARIANTS).axes[1]
         assert plain.get_xscale() == "linear"
 
 
@@ -326,7 +326,7 @@ def test_bins_of_noisy_rounds_leave_the_blocks_estimates_to_be_seen(turned):
     raw = raw_of(turned())
     quiet, noisy = (
         list(pairs(trials, CASE, VARIANTS[0], VARIANTS[1]))
-        for trials in (raw.slices, noisier(raw.slices, of=0.7))
+        for trials in (raw.trial_slices, noisier(raw.trial_slices, of=0.7))
     )
     many, few = (binned(of_it, 320) for of_it in (quiet, noisy))
     assert FEWEST <= len(few[0][0]) < len(many[0][0]) <= 320 // len(quiet)
