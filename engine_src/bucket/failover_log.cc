@@ -1,5 +1,7 @@
 #include "bucket/failover_log.h"
 
+#include <cstddef>
+
 #include "bucket/random_bits.h"
 
 namespace kv {
@@ -43,8 +45,17 @@ void FailoverLog::begin(VbUuid uuid, Seqno highSeqno) noexcept {
     const std::lock_guard lock(mutex_);
     std::erase_if(entries_, [&](const FailoverEntry& entry) { return entry.seqno > highSeqno; });
     entries_.insert(entries_.begin(), FailoverEntry{uuid, highSeqno});
-    if (entries_.size() > kMaxEntries) {
-        entries_.resize(kMaxEntries);
+    while (entries_.size() > kMaxEntries) {
+        // Copies name the oldest history that has their seqno, so one without a seqno of its own is
+        // missed least: it began at the same seqno as the next one.
+        size_t dropped = entries_.size() - 1;
+        while (dropped > 0 && entries_[dropped].seqno != entries_[dropped - 1].seqno) {
+            --dropped;
+        }
+        if (dropped == 0) {
+            dropped = entries_.size() - 1;
+        }
+        entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(dropped));
     }
     uuid_.store(uuid.get(), std::memory_order_release);
 }

@@ -28,7 +28,8 @@ class FailoverLog {
     /// Does everything that may fail in begin(): reserves room and makes a new uuid.
     [[nodiscard]] VbUuid prepare();
     /// Begins a new history with a prepared uuid that owns the seqnos after `highSeqno`. Drops
-    /// entries of histories whose seqnos never came into being.
+    /// entries of histories whose seqnos never came into being; of too many entries, the oldest
+    /// without a seqno of its own, or else the oldest.
     void begin(VbUuid uuid, Seqno highSeqno) noexcept;
     /// Takes over a stored or received log.
     void replace(std::vector<FailoverEntry> entries);

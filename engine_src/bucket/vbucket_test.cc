@@ -217,6 +217,20 @@ TEST_P(AnyVBucket, FailoverLogIsBoundedAndDropsAbandonedHistories) {
     EXPECT_EQ(log.entries().size(), FailoverLog::kMaxEntries);
 }
 
+/// A node that restarts many times without a write keeps the history that its replicas name: they
+/// would otherwise throw complete copies away.
+TEST_P(AnyVBucket, HistoriesWithoutSeqnosDisplaceNoneThatHasThem) {
+    FailoverLog log;
+    log.replace({{VbUuid{9}, Seqno{40}}, {VbUuid{8}, Seqno{0}}});
+    for (int i = 0; i < 60; ++i) {
+        log.begin(log.prepare(), Seqno{100});
+        EXPECT_EQ(log.uuidOf(Seqno{100}), VbUuid{9});
+        EXPECT_EQ(log.uuidOf(Seqno{40}), VbUuid{8});
+    }
+    EXPECT_EQ(log.entries().size(), FailoverLog::kMaxEntries);
+    EXPECT_EQ(log.entries().front().uuid, log.uuid());
+}
+
 TEST_P(AnyVBucket, AReplicaTakesCasSeqnoAndRevisionAsTheyCome) {
     bucket->setVBucketState(Vbid{0}, VbState::Replica, client.now);
     VBucket& vb = client.vb();

@@ -151,7 +151,8 @@ class BasicFlusher {
         FlushTarget& target;
         std::unique_lock<std::mutex> lock;
         FlushBatch batch;
-        size_t taken{0};  ///< items that came with the batch
+        size_t taken{0};       ///< items that came with the batch
+        size_t duplicates{0};  ///< those of them that have a newer version in it
         PersistedVbState state;
         bool stateChanged{false};
         std::optional<BasicFlushTransaction<Options>> transaction;
@@ -261,8 +262,7 @@ class BasicFlusher {
     /// Passes everything of a part to the store; returns the approximate bytes.
     size_t request(Part& part) {
         std::vector<ItemPtr>& items = part.batch.items;
-        const size_t duplicates = dropOlderVersions(items);
-        stats_.duplicates.fetch_add(duplicates, std::memory_order_relaxed);
+        part.duplicates = dropOlderVersions(items);
         if (items.size() > 1 && options::mutated(options::Mutation::LostLastOfBatch, 20)) {
             items.pop_back();
         }
@@ -364,6 +364,7 @@ class BasicFlusher {
                     part.target.stateChangeStored();
                 }
                 stats_.flushes.fetch_add(1, std::memory_order_relaxed);
+                stats_.duplicates.fetch_add(part.duplicates, std::memory_order_relaxed);
             }
             return stored;
         } catch (const std::bad_alloc&) {

@@ -106,6 +106,7 @@ TYPED_TEST(FlusherTest, DistinguishesInsertsUpdatesAndDeletions) {
 
 TYPED_TEST(FlusherTest, ARefusedCommitReportsEveryRequestAndKeepsEverything) {
     this->target_.add("a");
+    this->target_.add("a");
     this->target_.add("b", ItemOp::Deletion);
     this->target_.stateChange = true;
     this->store_.failCommits = 1;
@@ -114,10 +115,12 @@ TYPED_TEST(FlusherTest, ARefusedCommitReportsEveryRequestAndKeepsEverything) {
     EXPECT_TRUE(this->target_.stateChange);
     EXPECT_EQ(this->flusher_.stats().failedItems, 2U);
     EXPECT_EQ(this->flusher_.stats().persisted, 0U);
-    EXPECT_EQ(this->target_.queue.size(), 2U);
+    EXPECT_EQ(this->flusher_.stats().duplicates, 0U);
+    EXPECT_EQ(this->target_.queue.size(), 3U);
     EXPECT_TRUE(this->store_.docs.empty());
     EXPECT_EQ(this->flusher_.flushVBucket(this->target_), FlushResult::Flushed);
     EXPECT_EQ(this->store_.docs.size(), 2U);
+    EXPECT_EQ(this->flusher_.stats().duplicates, 1U) << "counted once";
 }
 
 TYPED_TEST(FlusherTest, AReadErrorDropsTheTransaction) {

@@ -8,6 +8,7 @@
 // connection's.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -28,7 +29,7 @@ class Handshake final : public Job {
     void run() noexcept override {
         try {
             progress_ = tls_.handshake();
-        } catch (const auth::TlsError&) {
+        } catch (const std::exception&) {  // of TLS, or no memory to say what is wrong
             progress_.reset();
         }
     }
