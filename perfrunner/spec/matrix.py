@@ -5,8 +5,8 @@
       axes: {allocator.name: [jemalloc-5.1.0, jemalloc-5.3.1], allocator.options.metadata_thp: [null, auto, always]}
       exclude: [{allocator.name: jemalloc-5.3.1, allocator.options.metadata_thp: always}]
 
-An axis is a path inside a variant. null omits the setting. The name of a combination is its values
-joined by commas ("default" for null), in the order of the axes. Combinations follow the listed variants.
+An axis is a path inside a variant. null omits the setting, also if the base has it. The name of a combination is its
+values joined by commas ("default" for null), in the order of the axes. Combinations follow the listed variants.
 """
 
 from __future__ import annotations
@@ -198,8 +198,8 @@ def _matches(rule: dict[str, str], values: dict[str, Node]) -> bool:
 def _variant(base: Node, chosen: dict[str, Node]) -> Node:
     variant = base
     for axis, value in chosen.items():
-        if value.value is not None:
-            variant = _with(variant, axis.split("."), value)
+        keys = axis.split(".")
+        variant = _without(variant, keys) if value.value is None else _with(variant, keys, value)
     return variant
 
 
@@ -211,3 +211,13 @@ def _with(node: Node, keys: list[str], value: Node) -> Node:
     if below is None or not below.is_mapping:
         below = Node({}, value.mark)
     return node.with_child(keys[0], _with(below, keys[1:], value))
+
+
+def _without(node: Node, keys: list[str]) -> Node:
+    """Return a copy of a mapping without the value at a path, if it has one there."""
+    below = node.get(keys[0])
+    if below is None:
+        return node
+    if len(keys) == 1:
+        return node.without(keys[0])
+    return node.with_child(keys[0], _without(below, keys[1:]))

@@ -38,6 +38,17 @@ def test_combinations_follow_the_written_variants_in_order(specs):
     assert spec.variants["jemalloc-5.1.0,default"].allocator.options == {}
 
 
+def test_null_leaves_out_what_the_base_sets(specs):
+    base = "  base: {allocator: {options: {metadata_thp: auto, narenas: 2}}, options: {cursor_drop: compare}}\n"
+    spec = specs.spec(with_matrix("  base: {options: {cursor_drop: compare}}\n", base))
+    default, always = (
+        spec.variants["jemalloc-5.1.0,default"],
+        spec.variants["jemalloc-5.1.0,always"],
+    )
+    assert default.allocator.options == {"narenas": "2"}
+    assert always.allocator.options == {"metadata_thp": "always", "narenas": "2"}
+
+
 def test_a_matrix_alone_is_enough(specs):
     text = with_matrix("variants:\n  glibc: {allocator: {name: system}}\n", "")
     assert len(specs.spec(text, 'baseline="jemalloc-5.1.0,always"').variants) == 3
