@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from perfrunner.domain import not_checked
 from perfrunner.errors import HostError, SettingsCheckError
 from perfrunner.hosts.process import foreign_variables
-from perfrunner.spec.allocator import SYSTEM, TUNABLES, asked_tunables
+from perfrunner.spec.allocator import CHECK, SYSTEM, TUNABLES, asked_tunables
 from perfrunner.spec.suggest import did_you_mean
 from perfrunner.spec.switches import stat_key
 from perfrunner.spec.variant import ALLOCATOR, OPTIONS, PARAMS, Variant
@@ -59,8 +59,18 @@ def check_tunables(variant: Variant, listing: str) -> dict[str, str]:
                 f" {taken[name] or 'no value'}",
                 hint=f"`ld.so {LIST}` on the host shows the valid range",
             )
+        if name == CHECK and _number(asked) != 0 and not _has_malloc_debug(variant):
+            raise SettingsCheckError(
+                f"variant {variant.name}: env: {name} has no effect since glibc 2.34"
+                " unless libc_malloc_debug.so.0 is preloaded",
+                hint="remove it (also as MALLOC_CHECK_), or preload that library's path into a server",
+            )
         read[f"env.{name}"] = taken[name]
     return read
+
+
+def _has_malloc_debug(variant: Variant) -> bool:
+    return "libc_malloc_debug.so" in (variant.allocator.preload or "")
 
 
 def _number(text: str) -> int | str:

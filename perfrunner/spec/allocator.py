@@ -266,6 +266,7 @@ class AllocatorSpec(Piece):
 # glibc's malloc takes settings from the environment: GLIBC_TUNABLES, and older variables that are aliases.
 TUNABLES = "GLIBC_TUNABLES"
 _MALLOC = "glibc.malloc."
+CHECK = f"{_MALLOC}check"
 # Tunables of glibc 2.26 to 2.41. A host's glibc may know fewer; the settings check queries it.
 MALLOC_TUNABLES = tuple(
     _MALLOC + name

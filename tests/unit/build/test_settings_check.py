@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from perfrunner.build import settings_check
-from perfrunner.build.settings_check import check
+from perfrunner.build.settings_check import check, check_tunables
 from perfrunner.domain import unchecked
 from perfrunner.errors import SettingsCheckError
 from perfrunner.hosts import Host, open_host
 from perfrunner.spec.cluster import HostSpec
 from perfrunner.spec.model import EngineSpec
 from perfrunner.spec.source import SourceSpec
-from perfrunner.spec.variant import SettingsCheckSpec
+from perfrunner.spec.variant import SettingsCheckSpec, Variant
 from tests.support.tiny_engine import variant
 
 ENGINE = """#!{python}
@@ -252,6 +252,7 @@ def test_tunables_are_read_back(
             r"has no tunable glibc\.malloc\.arenamax.*glibc\.malloc\.arena_max",
         ),
         ("glibc.malloc.check=99", r"glibc\.malloc\.check: asked for 99, glibc has 0"),
+        ("glibc.malloc.check=3", r"glibc\.malloc\.check has no effect since glibc 2\.34"),
         ("glibc.pthread.rseq=many", r"glibc\.pthread\.rseq: asked for many, glibc has"),
     ],
 )
@@ -261,6 +262,19 @@ def test_a_tunable_that_glibc_ignores(
     variant = glibc().model_copy(update={"env": {"GLIBC_TUNABLES": tunables}})
     with pytest.raises(SettingsCheckError, match=output):
         check(host, play(tmp_path, GLIBC), variant, EngineSpec())
+
+
+def test_malloc_check_is_for_the_library_that_has_it() -> None:
+    env = {"MALLOC_CHECK_": "3"}
+    listing = "glibc.malloc.check: 3 (min: 0, max: 3)\n"
+    library = {"preload": "/lib/x86_64-linux-gnu/libc_malloc_debug.so.0"}
+    server = {"name": "a", "server": {"command": ["/bin/x", "{port}"]}, "env": env}
+    debugged = Variant.model_validate({**server, "allocator": library})
+    assert check_tunables(debugged, listing) == {"env.glibc.malloc.check": "3"}
+    with pytest.raises(SettingsCheckError, match="unless libc_malloc_debug"):
+        check_tunables(Variant.model_validate(server), listing)
+    off = Variant.model_validate({**server, "env": {"MALLOC_CHECK_": "0"}})
+    assert check_tunables(off, "glibc.malloc.check: 0 (min: 0, max: 3)\n")
 
 
 def test_the_hosts_own_allocator_settings_do_not_leak_in(
