@@ -212,7 +212,13 @@ _MIMALLOC_OPTION = re.compile(r"^(?:mimalloc: )?option '(\w+)': (-?\d+)", re.MUL
 _MIMALLOC_RENAMED = re.compile(
     r'^mimalloc: warning: .*"mimalloc_(\w+)" is deprecated -- use "mimalloc_(\w+)"', re.MULTILINE
 )
-_JEMALLOC_REFUSED = re.compile(r"^<jemalloc>: Invalid conf (?:pair|value): (.*)$", re.MULTILINE)
+_MIMALLOC_REFUSED = re.compile(
+    r"^mimalloc: warning: .*\bmimalloc_(\w+)\b.* has an invalid value", re.MULTILINE
+)
+_JEMALLOC_REFUSED = re.compile(
+    r"^<jemalloc>: (?:Invalid conf pair|(?:Invalid|Out-of-range) conf value|Invalid settings for \w+): (.*)$",
+    re.MULTILINE,
+)
 _OF_MIMALLOC = "MIMALLOC_"  # begins the variable of each option
 _TRUTHS = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0"}
 
@@ -236,6 +242,8 @@ def read_back(allocator: AllocatorSpec, env: Mapping[str, str], log: str) -> dic
     printed = dict(_MIMALLOC_OPTION.findall(log))
     if allocator.preload_family != "mimalloc" or not printed:
         return read
+    if refused := _MIMALLOC_REFUSED.findall(log):
+        raise ValueError(f"mimalloc does not take the value of {', '.join(refused)}")
     renamed = dict(_MIMALLOC_RENAMED.findall(log))
     variables = {
         name.removeprefix(_OF_MIMALLOC).lower(): value
@@ -253,7 +261,7 @@ def read_back(allocator: AllocatorSpec, env: Mapping[str, str], log: str) -> dic
 
 
 def _is(asked: str, printed: str) -> bool:
-    """Compare values; a size with a unit is printed without one, and is taken as it is."""
+    """Compare values; a size with a unit, such as 4KiB, is printed without one, and is taken as it is."""
     plain: Mapping[str, str] = _TRUTHS
     text = plain.get(asked.lower(), asked)
-    return text == printed or not re.fullmatch(r"-?\d+|[a-z]+", text.lower())
+    return text == printed or re.fullmatch(r"\d+[kmgt](i?b)?", text.lower()) is not None

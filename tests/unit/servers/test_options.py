@@ -35,11 +35,22 @@ def test_mimalloc_prints_all_of_them():
         ({"large_os_page": 1}, "this mimalloc has no option large_os_page; it has large_os_pages"),
         ({"large_os_pages": 0}, "mimalloc has large_os_pages 1, not 0"),
         ({"reset_delay": "abc"}, "mimalloc has reset_delay 77, not abc"),
+        ({"reset_delay": "10x"}, "mimalloc has reset_delay 77, not 10x"),
+        ({"reset_delay": "1.5"}, "mimalloc has reset_delay 77, not 1.5"),
     ],
 )
 def test_what_mimalloc_does_not_take(options: dict[str, object], message: str):
     with pytest.raises(ValueError, match=message):
         read_back(preloaded("mimalloc", **options), {}, MIMALLOC)
+
+
+def test_a_value_that_mimalloc_itself_calls_invalid():
+    """Among them are sizes, which not all options take."""
+    printed = (
+        "mimalloc: warning: environment option mimalloc_decommit_delay has an invalid value.\n"
+    )
+    with pytest.raises(ValueError, match="mimalloc does not take the value of decommit_delay"):
+        read_back(preloaded("mimalloc", reset_delay="4k"), {}, MIMALLOC + printed)
 
 
 def test_variables_of_mimalloc_are_compared_as_its_options():
@@ -67,6 +78,10 @@ def test_jemalloc_prints_those_that_it_refuses():
     with pytest.raises(ValueError, match="jemalloc does not take narenass:1"):
         read_back(asked, {}, "<jemalloc>: Invalid conf pair: narenass:1\n")
     assert "not checked" in read_back(asked, {}, "ready\n")["env.MALLOC_CONF"]
+    with pytest.raises(ValueError, match="jemalloc does not take narenas:0"):
+        read_back(asked, {}, "<jemalloc>: Out-of-range conf value: narenas:0\n")
+    with pytest.raises(ValueError, match="jemalloc does not take slab_sizes:1-2"):
+        read_back(asked, {}, "<jemalloc>: Invalid settings for slab_sizes: slab_sizes:1-2\n")
 
 
 def test_an_allocator_that_perfrunner_builds_has_the_options_of_its_family():
