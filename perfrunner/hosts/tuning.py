@@ -60,7 +60,7 @@ def tune(host: Host, owner: str, engine_cpus: str = "", *, root: str = "") -> Tu
     `engine_cpus`, a CPU list in the kernel's format, if that leaves them a CPU; if it is empty, they stay. `root` is
     put before every path (tests have their own /sys).
     """
-    known = _state(host)
+    known = _current(host)
     originals: dict[str, list[str]] = dict(known["files"]) if known else {}
     wanted = [
         Change(what, path, value, after)
@@ -127,8 +127,14 @@ def summarized(refused: Sequence[str]) -> list[str]:
 
 def tuned_by(host: Host) -> str | None:
     """Return the owner of the current tuning; None if the host is not tuned."""
-    state = _state(host)
+    state = _current(host)
     return None if state is None else str(state["owner"])
+
+
+def _current(host: Host) -> dict[str, Any] | None:
+    """Return the state of this boot; a reboot has undone the changes of an earlier one."""
+    state = _state(host)
+    return state if state and state["boot_id"] == host.boot_id() else None
 
 
 def _state(host: Host) -> dict[str, Any] | None:

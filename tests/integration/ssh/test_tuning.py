@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,6 +112,24 @@ def test_twice_keeps_the_first_values(host: Host, root: Path) -> None:
     tune(host, "two", root=str(root))
     restore(host, root=str(root))
     assert values(root) == BEFORE
+
+
+def test_a_reboot_ends_a_tuning(host: Host, root: Path) -> None:
+    """Then the owner and the first values of before the reboot are of no use."""
+    tune(host, BY_HAND, root=str(root))
+    state = Path(host.work_dir, STATE)
+    earlier = json.loads(state.read_text()) | {"boot_id": "00000000-0000-0000-0000-000000000000"}
+    state.write_text(json.dumps(earlier))
+    for name, value in {**FILES, "/proc/sys/vm/swappiness": "30"}.items():
+        (root / name.lstrip("/")).write_text(f"{value}\n")
+    assert tuned_by(host) is None
+    tune(host, "run-1", root=str(root))
+    assert tuned_by(host) == "run-1"
+    restore(host, "run-1", root=str(root))
+    assert values(root) == {**BEFORE, "/proc/sys/vm/swappiness": "30"}
+    state.write_text(json.dumps(earlier))
+    assert restore(host, root=str(root)) == ()
+    assert not state.exists()
 
 
 def test_what_somebody_else_has_set_during_that_stays(host: Host, root: Path) -> None:
