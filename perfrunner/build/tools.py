@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -97,6 +98,21 @@ def find_toolchain(env: Mapping[str, str]) -> Toolchain:
 def linker_version(env: Mapping[str, str]) -> str:
     """Return the version of the linker that the engine's CMakeLists.txt uses. Raises BuildError if it is missing."""
     return _first_line([_tool("ld.lld", "lld", env.get("PATH", "")), "--version"], env)
+
+
+def compiler_versions(env: Mapping[str, str]) -> tuple[str, str]:
+    """Return the version lines of the C and the C++ compiler that $CC and $CXX, or else cc and c++, name.
+
+    They may be commands of several words. The line is empty for a compiler that does not run.
+    """
+
+    def version(name: str, usual: str) -> str:
+        try:
+            return _first_line([*shlex.split(env.get(name) or usual), "--version"], env)
+        except (BuildError, ValueError):
+            return ""
+
+    return version("CC", "cc"), version("CXX", "c++")
 
 
 def require_cargo(allocator: str, env: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 """Make a variant's server ready to start: check out and build it, find its program and its preloaded library.
 
 A revision is built once: its checkout is kept in the build cache under `servers/`, by repository, commit, commands and
-environment. On a cluster over SSH, placing.py brings the server to its host afterwards.
+compilers. On a cluster over SSH, placing.py brings the server to its host afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from typing import Any
 
 from perfrunner.build.builder import build_variant
 from perfrunner.build.cache import locked
-from perfrunner.build.tools import Progress, build_environment, run_logged, silent
+from perfrunner.build.tools import (
+    Progress,
+    build_environment,
+    compiler_versions,
+    run_logged,
+    silent,
+)
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts.container import Image, find_image
 from perfrunner.hosts.local import LocalTransport
@@ -138,7 +144,7 @@ def prepare(
         described |= {"launched": str(launched), "launched_sha256": digest}
     serving, env = launched or program, dict(variant.env)
     if checkout is not None:
-        described |= _built_from(checkout.commit)
+        described |= _built_from(checkout)
         words, values = _in_checkout(arguments, env, checkout.tree)
         _check_names_checkout((str(program), *words, *values.values()), checkout.tree)
         if not remote:  # else placing.py has them on the host
@@ -184,8 +190,10 @@ def _program(
     return path, _sha256_of(path)
 
 
-def _built_from(commit: Commit) -> dict[str, str]:
-    return {"commit": commit.sha, "title": commit.title, "date": commit.date}
+def _built_from(checkout: Checkout) -> dict[str, Any]:
+    commit = checkout.commit
+    described = {"commit": commit.sha, "title": commit.title, "date": commit.date}
+    return {**described, "compilers": list(checkout.compilers)}
 
 
 def _in_checkout(
@@ -288,10 +296,14 @@ _DONE = ".perfrunner-built"
 
 @dataclass(frozen=True)
 class Checkout:
-    """A checkout in which a server's build has succeeded. `cached`: it was there before."""
+    """A checkout for a server's build. `cached`: the build succeeded there before.
+
+    `compilers` are the versions of the C and C++ compilers that the build uses unless it names others.
+    """
 
     tree: Path
     commit: Commit
+    compilers: tuple[str, str]
     cached: bool
 
     def program(self, word: str) -> str:
@@ -302,7 +314,7 @@ class Checkout:
 
 def is_built(server: ServerSpec, cache_dir: Path) -> bool:
     """Tell whether a server needs no build, or the cache holds its build. Raises UsageError or BuildError."""
-    return server.git is None or (_tree_of(server, None, cache_dir)[0] / _DONE).is_file()
+    return server.git is None or _checkout_of(server, None, cache_dir).cached
 
 
 def commit_of(server: ServerSpec, commit: str | None = None) -> Commit:
@@ -310,14 +322,16 @@ def commit_of(server: ServerSpec, commit: str | None = None) -> Commit:
     return Repository.of_server(server).commit(commit or server.revision or "HEAD")
 
 
-def _tree_of(server: ServerSpec, commit: str | None, cache_dir: Path) -> tuple[Path, Commit]:
-    """Return the directory of the cache for a server's build, and the commit that is built there."""
+def _checkout_of(server: ServerSpec, commit: str | None, cache_dir: Path) -> Checkout:
+    """Return the checkout in the cache for a server's build, which may still be missing."""
     built_from = commit_of(server, commit)
     env = build_environment()
     place, commands = str(real_path(Path(str(server.git)))), [list(c) for c in server.build]
-    described = [place, built_from.sha, commands, env.get("CC"), env.get("CXX")]
+    compilers = compiler_versions(env)
+    described = [place, built_from.sha, commands, env.get("CC"), env.get("CXX"), *compilers]
     key = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:24]
-    return with_home(cache_dir).absolute() / DIRECTORY / key, built_from
+    tree = with_home(cache_dir).absolute() / DIRECTORY / key
+    return Checkout(tree, built_from, compilers, cached=(tree / _DONE).is_file())
 
 
 def check_out(
@@ -328,12 +342,15 @@ def check_out(
     `commit` is what its revision named when the experiment began; None: what it names now. Raises BuildError or
     UsageError.
     """
-    tree, built_from = _tree_of(server, commit, cache_dir)
-    env = build_environment()
+    found = _checkout_of(server, commit, cache_dir)
+    if found.cached:  # needs no lock, which a daemon that the build has started may still hold
+        return found
+    tree, built_from, env = found.tree, found.commit, build_environment()
     tree.parent.mkdir(parents=True, exist_ok=True)
-    with locked(tree.with_suffix(".lock"), progress):
+    # The steps inherit the lock: if perfrunner is killed, nobody else enters until the last of them has ended.
+    with locked(tree.with_suffix(".lock"), progress) as fd:
         if (tree / _DONE).is_file():
-            return Checkout(tree, built_from, cached=True)
+            return replace(found, cached=True)
         repository = Repository.of_server(server)
         repository.check_content(built_from.sha)
         shutil.rmtree(tree, ignore_errors=True)  # of a build that was cut off
@@ -349,11 +366,18 @@ def check_out(
         with tree.with_suffix(".log").open("w", encoding="utf-8", errors="surrogateescape") as log:
             for title, step, variables in steps:
                 try:
-                    run_logged(step, what=title, log=log, env=variables, progress=progress)
+                    run_logged(
+                        step,
+                        what=title,
+                        log=log,
+                        env=variables,
+                        progress=progress,
+                        inherited=(fd,),
+                    )
                 except BuildError as error:
                     raise _with_hint(error, tree, repository) from error
         (tree / _DONE).write_text(built_from.sha, encoding="ascii")
-    return Checkout(tree, built_from, cached=False)
+    return found
 
 
 def _trust(file: Path) -> dict[str, str]:

@@ -12,8 +12,9 @@ import pytest
 from scratch_repo import Repo, a_spec, add_submodule, text
 
 from perfrunner.bisect.search import BisectState, Measured, Search
+from perfrunner.build.cache import locked
 from perfrunner.errors import BuildError, UsageError
-from perfrunner.servers.prepare import check_out
+from perfrunner.servers.prepare import check_out, is_built
 from perfrunner.sources.git import Repository
 from perfrunner.sources.resolve import resolve_sources
 from perfrunner.sources.run_git import run_git
@@ -248,6 +249,36 @@ def test_a_server_is_not_built_from_a_part_of_its_revision(
         with pytest.raises(UsageError, match="is a partial clone and lacks content") as refused:
             check_out(spec, None, cache, lambda _: None)
         assert "archive -o /dev/null" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("name", ["CC", "CXX"])
+def test_another_compiler_version_builds_a_server_again(
+    repo: Repo, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    compiler = tmp_path / "compiler"
+    monkeypatch.setenv(name, f"env {compiler}")
+    spec = a_server(repo.top, "main")
+    for version, cached in (("1", False), ("1", True), ("2", False), ("", False), ("2", True)):
+        compiler.write_text(f"#!/bin/sh\necho compiler {version}\n")
+        compiler.chmod(0o755 if version else 0o644)
+        assert is_built(spec, cache) == cached
+        checkout = check_out(spec, None, cache, lambda _: None)
+        assert checkout.cached == cached
+        assert (f"compiler {version}" if version else "") in checkout.compilers
+
+
+def test_the_steps_of_a_build_keep_its_checkout_locked(repo: Repo, cache: Path) -> None:
+    build = (["sh", "-c", "readlink /proc/$$/fd/* >descriptors || true"],)
+    spec = a_server(repo.top, "main").model_copy(update={"build": build})
+    tree = check_out(spec, None, cache, lambda _: None).tree
+    assert str(tree.with_suffix(".lock")) in (tree / "descriptors").read_text().splitlines()
+
+
+def test_a_daemon_of_a_build_keeps_nobody_waiting(repo: Repo, cache: Path) -> None:
+    spec = a_server(repo.top, "main")
+    tree = check_out(spec, None, cache, lambda _: None).tree
+    with locked(tree.with_suffix(".lock"), pytest.fail):
+        assert check_out(spec, None, cache, pytest.fail).cached
 
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
