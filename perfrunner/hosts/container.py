@@ -2,20 +2,29 @@
 
 podman stays in the foreground, below a process of the registry (programs/contain.sh): it passes TERM on and prints what
 the container prints. The process that is measured is the one in the container, whose pid on the host podman writes to a
-file. A container may survive when the process of the registry is killed, so that `remove` follows every stop.
+file. A container may survive when the process of the registry is killed. It is removed before the registry forgets
+the process: whoever is cut off in between leaves an entry by which the next sweep removes it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfrunner.errors import UsageError
 from perfrunner.hosts import scripts
-from perfrunner.hosts.process import CommandFailed, ExitStatus, ProcessHandle, StopResult
+from perfrunner.hosts.process import (
+    CommandFailed,
+    CommandTimeout,
+    ExitStatus,
+    ProcessHandle,
+    StopResult,
+)
 from perfrunner.hosts.transport import Transport
 
 PODMAN = "podman"
@@ -70,11 +79,14 @@ def container_name(directory: str) -> str:
 def run_words(
     name: str, image: Image, pid_file: str, env: Mapping[str, str], command: Sequence[str]
 ) -> list[str]:
-    """Return the command that runs another in a container until it ends, in the network of the host."""
+    """Return the command that runs another in a container until it ends, in the network of the host.
+
+    It is the container's first process, whose pid is measured, even if podman's settings ask for an init before it.
+    """
     program, *arguments = command
     return [
         "sh", "-c", scripts.CONTAIN, _MARK, *image.podman, "run", "--rm", "--replace", f"--name={name}",
-        f"--pidfile={pid_file}", "--pull=never", "--network=host", "--log-driver=none",
+        f"--pidfile={pid_file}", "--init=false", "--pull=never", "--network=host", "--log-driver=none",
         *(f"--env={key}={value}" for key, value in env.items()),
         f"--entrypoint={json.dumps([program])}", image.id, *arguments,
     ]  # fmt: skip
@@ -128,6 +140,14 @@ class Container:
         return self._podman.signal(signum)
 
     def stop(self, grace_s: float = 10.0) -> StopResult:
-        result = self._podman.stop(grace_s)
+        killed = False
+        if self._podman.signal(signal.SIGTERM):
+            try:
+                self._podman.wait(grace_s)
+            except CommandTimeout:
+                killed = True
         remove(self._host, self._argv)
-        return result
+        result = self._podman.stop(grace_s)
+        if killed or result.killed:  # a podman that was still starting may have made it since
+            remove(self._host, self._argv)
+        return dataclasses.replace(result, killed=killed or result.killed)

@@ -136,8 +136,9 @@ class Host:
         swept = []
         for process in self.processes():
             if run_id is None or process.run_id == run_id:
+                remove(self.transport, process.entry.argv)  # while the entry is there to try again
                 swept.append(Swept(process, process.stop(grace_s)))
-                remove(self.transport, process.entry.argv)
+                remove(self.transport, process.entry.argv)  # of a podman that was still starting
         return swept
 
     def deploy(self, artifact: Path, build_id: str) -> str:

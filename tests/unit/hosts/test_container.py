@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from perfrunner.errors import UsageError
-from perfrunner.hosts import container, process
+from perfrunner.hosts import Host, container, process
 from perfrunner.hosts.local import LocalTransport
-from perfrunner.hosts.process import CommandFailed, Completed
+from perfrunner.hosts.process import (
+    CommandFailed,
+    CommandTimeout,
+    Completed,
+    ExitStatus,
+    StopResult,
+)
 
 HERE = LocalTransport("here")
 FAKE = """\
@@ -100,7 +107,8 @@ def test_the_command_of_a_container():
     assert words[3:] == [
         "perfrunner-container", *PODMAN, "run", "--rm", "--replace",
         name,
-        "--pidfile=/runs/trial/pid", "--pull=never", "--network=host", "--log-driver=none", "--env=A=b c",
+        "--pidfile=/runs/trial/pid", "--init=false",
+        "--pull=never", "--network=host", "--log-driver=none", "--env=A=b c",
         '--entrypoint=["memcached"]', "sha256:aa", "-p", "7", "run", "--name=x",
     ]  # fmt: skip
     assert name == f"--name={container.container_name('/runs/trial')}"
@@ -124,3 +132,55 @@ def test_a_container_that_podman_itself_removes_during_that(monkeypatch: pytest.
     monkeypatch.setattr(container, "_REMOVE_S", 0.0)
     with pytest.raises(CommandFailed, match="container state improper"):
         container.remove(Recorded(failures=9), run_words())  # type: ignore[arg-type]
+
+
+class Podman:
+    """A process of the registry; `stop` also removes the entry."""
+
+    pid = 7
+
+    def __init__(self, host: Recorded, *, ends: bool = True) -> None:
+        self.entry = SimpleNamespace(argv=run_words())
+        self.run_id = "run"
+        self._host, self._ends = host, ends
+
+    def poll(self) -> None:
+        return None
+
+    def signal(self, signum: int) -> bool:
+        self._host.argv.append(["signal", str(int(signum))])
+        return True
+
+    def wait(self, timeout: float) -> ExitStatus:
+        if not self._ends:
+            raise CommandTimeout(f"not within {timeout:g} s")
+        return ExitStatus(code=0)
+
+    def stop(self, grace_s: float = 10.0) -> StopResult:
+        del grace_s
+        self._host.argv.append(["stop"])
+        return StopResult(ExitStatus(code=0), killed=False)
+
+
+def stopped(host: Recorded, *, ends: bool) -> StopResult:
+    podman = Podman(host, ends=ends)
+    return container.Container(host, podman, run_words(), "/runs/trial/pid").stop()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_container_ends_by_itself_and_is_removed_before_its_entry(ends: bool):
+    host = Recorded()
+    assert stopped(host, ends=ends).killed is not ends
+    did = ["rm" if "rm" in argv else argv[0] for argv in host.argv]
+    assert did == ["signal", "rm", "stop", *([] if ends else ["rm"])]
+
+
+def test_a_container_that_cannot_be_removed_keeps_its_entry(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(container, "_REMOVE_S", 0.0)
+    host = Recorded(failures=9)
+    with pytest.raises(CommandFailed):
+        stopped(host, ends=True)
+    host.processes = lambda: [Podman(host)]  # type: ignore[attr-defined]
+    with pytest.raises(CommandFailed):
+        Host(host).sweep()  # type: ignore[arg-type]
+    assert ["stop"] not in host.argv
