@@ -131,7 +131,8 @@ Session openSession(const SessionOptions& options) {
     return session;
 }
 
-using Json = nlohmann::json;
+// Sorted: a member is looked up in log time. Other files of the library use ordered_json.
+using MapJson = nlohmann::json;
 
 namespace {
 
@@ -148,17 +149,17 @@ ClusterMap::Server readServer(const std::string& address, const std::string& dia
 }
 
 /// Returns the TLS port of each node; 0 if it has none.
-std::vector<std::uint16_t> tlsPorts(const Json& config) {
+std::vector<std::uint16_t> tlsPorts(const MapJson& config) {
     std::vector<std::uint16_t> ports;
-    for (const auto& node : config.value("nodesExt", Json::array())) {
-        ports.push_back(node.value("services", Json::object()).value("kvSSL", std::uint16_t{0}));
+    for (const auto& node : config.value("nodesExt", MapJson::array())) {
+        ports.push_back(node.value("services", MapJson::object()).value("kvSSL", std::uint16_t{0}));
     }
     return ports;
 }
 
-ClusterMap readMap(const Json& config, const ClusterMap::Server& asked, bool tls) {
-    const auto map = config.is_object() ? config.value("vBucketServerMap", Json()) : Json();
-    const auto rows = map.is_object() ? map.value("vBucketMap", Json()) : Json();
+ClusterMap readMap(const MapJson& config, const ClusterMap::Server& asked, bool tls) {
+    const auto map = config.is_object() ? config.value("vBucketServerMap", MapJson()) : MapJson();
+    const auto rows = map.is_object() ? map.value("vBucketMap", MapJson()) : MapJson();
     if (!rows.is_array() || rows.empty() || rows.size() > 65536) {
         throw LoadError("the server's cluster map has no vBuckets (give --vbuckets)");
     }
@@ -200,8 +201,8 @@ ClusterMap parseMap(const std::string& text, const ClusterMap::Server& asked, bo
         throw LoadError("the server's cluster map is nested too deeply");
     }
     try {
-        return readMap(Json::parse(text, nullptr, false), asked, tls);
-    } catch (const Json::exception& error) {
+        return readMap(MapJson::parse(text, nullptr, false), asked, tls);
+    } catch (const MapJson::exception& error) {
         throw LoadError(std::string("the server's cluster map: ") + error.what());
     }
 }
