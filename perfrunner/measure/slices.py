@@ -100,6 +100,11 @@ class Slices:
         return self.ops / (self.wall_ns * 1e-9)
 
     @property
+    def total_rate(self) -> float:
+        """Operations per second over all slices."""
+        return float(self.ops.sum()) / (float(self.wall_ns.sum()) * 1e-9)
+
+    @property
     def slow(self) -> NDArray[np.bool_]:
         """Which slices took more than SLOW times the variant's own median time per operation, or had no answer."""
         rates = self.rates
@@ -154,6 +159,16 @@ class GroupLoad:
     def levels(self, baseline: int) -> list[float]:
         """Return the operations per second of each variant, robust over rounds."""
         return paired_levels([variant.slices for variant in self.variants], baseline)
+
+    def totals(self) -> list[float]:
+        """Return the operations per second of each variant over all slices. Raises TrialError if one has none."""
+        rates = [variant.slices.total_rate for variant in self.variants]
+        if not all(rates):
+            raise TrialError(
+                f"variant {rates.index(0.0) + 1} answered nothing in {self.rounds} rounds",
+                hint="use a longer duration or a higher rate_limit",
+            )
+        return rates
 
 
 def paired_levels(variants: Sequence[Slices], baseline: int) -> list[float]:

@@ -21,6 +21,7 @@ from perfrunner.measure.slices import (
     OPS_FACT,
     WAITS_FACT,
     GroupLoad,
+    Slices,
     VariantLoad,
     Window,
 )
@@ -131,42 +132,58 @@ class Driven:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
-def driven_interleaved(loaded: GroupLoad, baseline: int) -> list[Driven]:
-    """Return the load on each variant, in the order of the variants."""
+def driven_interleaved(loaded: GroupLoad, baseline: int, *, limited: bool = False) -> list[Driven]:
+    """Return the load on each variant, in the order of the variants.
+
+    `limited`: the load has a rate limit. A slice is then empty if no batch is due in it, so the rate of a single slice
+    means nothing: the throughput is that of all slices, and metrics of their distribution are omitted.
+    """
     facts = {
         "slice": loaded.slice,
         "rounds": loaded.rounds,
         "warmup_rounds": loaded.warmup_rounds,
         "round_seed": loaded.round_seed,
     }
+    levels = loaded.totals() if limited else loaded.levels(baseline)
     return [
         Driven(
             report=_with_warmup(variant),
             ops=variant.warmup_ops + driven(variant.report).ops,
-            metrics={"ops_per_s": level, **slice_metrics(variant), **cpu_parts(variant, loaded)},
+            metrics={
+                "ops_per_s": level,
+                **slice_metrics(variant),
+                **({} if limited else distribution(variant.slices)),
+                **cpu_parts(variant, loaded),
+            },
             facts={
                 **facts,
                 **load_facts(driven(variant.report), float(variant.slices.wall_ns.sum()) * 1e-9),
                 **waits(variant),
             },
         )
-        for variant, level in zip(loaded.variants, loaded.levels(baseline), strict=True)
+        for variant, level in zip(loaded.variants, levels, strict=True)
     ]
 
 
 def slice_metrics(variant: VariantLoad) -> dict[str, float]:
-    """Return totals over all slices, the distribution of slices, and CPU times per operation."""
+    """Return the throughput and the CPU times per operation over all slices."""
     slices = variant.slices
     ops = float(slices.ops.sum())
     metrics = {
-        "ops_per_s_total": ops / (float(slices.wall_ns.sum()) * 1e-9),
-        "ops_per_s_p90": float(np.percentile(slices.rates, 90)),
-        "slow_slices": 100.0 * slices.slow_share,
+        "ops_per_s_total": slices.total_rate,
         "client_cpu_us_per_op": float(slices.client_cpu_ns.sum()) / 1000.0 / ops,
     }
     if slices.cpu_ns is not None:
         metrics["server_cpu_us_per_op"] = float(slices.cpu_ns.sum()) / 1000.0 / ops
     return metrics
+
+
+def distribution(slices: Slices) -> dict[str, float]:
+    """Return the metrics that compare slices of a variant with each other."""
+    return {
+        "ops_per_s_p90": float(np.percentile(slices.rates, 90)),
+        "slow_slices": 100.0 * slices.slow_share,
+    }
 
 
 def cpu_parts(variant: VariantLoad, loaded: GroupLoad) -> dict[str, float]:

@@ -185,7 +185,7 @@ def run_interleaved(bench: Group, spec: PillowfightSpec) -> list[Driven]:
         ],
         output="client",
     )
-    return driven_interleaved(interleaved, bench.baseline)
+    return driven_interleaved(interleaved, bench.baseline, limited=spec.rate_limit is not None)
 
 
 def run_alone(variant: ServerBench, spec: PillowfightSpec) -> Driven:

@@ -160,6 +160,8 @@ class PillowfightSpec(ServerWorkload):
     def may_give(self, metric: str) -> bool:
         if metric == "instructions_per_op":
             return self.instructions > 0
+        if metric == "slow_slices" and self.rate_limit is not None:
+            return False  # a slice without a due batch is empty, not slow
         if metric in OF_CHURN:
             return self.churn is not None
         return super().may_give(metric) and is_timed(metric, self.set_share)

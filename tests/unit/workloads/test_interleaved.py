@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfrunner.errors import TrialError
 from perfrunner.measure.slices import GroupLoad
 from perfrunner.workloads import pillowfight
 from perfrunner.workloads.metrics import driven_interleaved
@@ -35,6 +36,38 @@ def test_throughput_side_by_side_is_robust_and_has_its_totals_next_to_it() -> No
         "load_s": 40.0,  # in turn, and measured
         "latency_ops": {"get": 100, "set": 100},
     }
+
+
+def limited_load(*answered: int) -> GroupLoad:
+    """Slices of 2 ms; each variant answers 10 operations in the first `answered` of its 50 slices."""
+    loaded = group_load([100] * len(answered), rounds=50)
+    variants = tuple(
+        replace(
+            variant,
+            slices=replace(
+                variant.slices,
+                wall_ns=np.full(50, 2_000_000),
+                ops=np.where(np.arange(50) < count, 10, 0),
+            ),
+        )
+        for variant, count in zip(loaded.variants, answered, strict=True)
+    )
+    return replace(loaded, variants=variants)
+
+
+def test_with_a_rate_limit_throughput_is_that_of_all_slices_as_most_are_empty() -> None:
+    spec = PILLOWFIGHT.model_copy(update={"rate_limit": 1000})
+    bench = RecordingGroup(RecordingBench(), RecordingBench(), loaded=limited_load(10, 5))
+    base, other = pillowfight.run(bench, spec)
+    assert base.metrics["ops_per_s"] == pytest.approx(1000)
+    assert other.metrics["ops_per_s"] == other.metrics["ops_per_s_total"] == pytest.approx(500)
+    assert not {"slow_slices", "ops_per_s_p90"} & set(base.metrics)
+    assert not spec.may_give("slow_slices")
+
+
+def test_a_variant_that_answers_nothing_has_no_throughput() -> None:
+    with pytest.raises(TrialError, match="variant 2 answered nothing in 50 rounds"):
+        driven_interleaved(limited_load(10, 0), 0, limited=True)
 
 
 def with_clocks(results: GroupLoad, *, idle_cpu_ns: int | None = None) -> GroupLoad:
