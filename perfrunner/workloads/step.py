@@ -85,6 +85,10 @@ def change(variant: ServerBench, spec: StepSpec) -> Mapping[str, object]:
 
 def require_consistent_record(consistency: CheckedConsistency, spec: StepSpec) -> None:
     """Raise TrialError if the record of writes cannot be correct."""
+    if consistency.unread_before:
+        raise TrialError(
+            f"{consistency.unread_before} documents could not be read before the step: their writes cannot be verified"
+        )
     if consistency.missing_before:
         raise TrialError(f"{consistency.missing_before} documents were missing before the step")
     if consistency.documents != spec.items:
@@ -124,7 +128,8 @@ def consistency_checker_arguments(spec: StepSpec, bench: ServerBench, share: Sha
 class CheckedConsistency:
     """The findings of all processes together. `per_ms` counts operations without errors by millisecond."""
 
-    documents: int  # documents read at the end
+    documents: int  # documents read at the end, without failed reads
+    unread_before: int  # documents whose read failed when the load began
     missing_before: int  # documents that were missing when the load began
     lost: int
     foreign: int  # documents that another client wrote
@@ -139,6 +144,7 @@ def parse_checked_consistency(texts: Mapping[str, str]) -> CheckedConsistency:
     parts = [_parse(json.loads(text), name) for name, text in texts.items()]
     return CheckedConsistency(
         documents=sum(part.documents for part in parts),
+        unread_before=sum(part.unread_before for part in parts),
         missing_before=sum(part.missing_before for part in parts),
         lost=sum(part.lost for part in parts),
         foreign=sum(part.foreign for part in parts),
@@ -155,7 +161,8 @@ def _parse(document: Mapping[str, Any], name: str) -> CheckedConsistency:
     try:
         learn, mix, check = document["learn"], document["access"], document["check"]
         return CheckedConsistency(
-            documents=int(check["documents"]),
+            documents=int(check["documents"]) - _errors(check),
+            unread_before=_errors(learn),
             missing_before=int(learn["absent"]),
             lost=int(mix["lost"]) + int(check["lost"]),
             foreign=int(mix["foreign"]) + int(check["foreign"]),
@@ -164,8 +171,12 @@ def _parse(document: Mapping[str, Any], name: str) -> CheckedConsistency:
             maps=int(mix["maps"]),
             per_ms=tuple(int(count) for count in mix["per_ms"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TrialError(f"{name}: not a report of a consistency checker ({error!r})") from None
+
+
+def _errors(phase: Mapping[str, Any]) -> int:
+    return sum(int(count) for count in phase["errors"].values())
 
 
 def step_metrics(

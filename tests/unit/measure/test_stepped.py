@@ -19,9 +19,9 @@ from perfrunner.workloads.step import (
 def report(per_ms: list[int], **changes: Any) -> str:
     mix = {"lost": 3, "foreign": 0, "not_my_vbucket": 7, "broken_off": 2, "maps": 4}
     document: dict[str, Any] = {
-        "learn": {"absent": 0},
+        "learn": {"absent": 0, "errors": {"etmpfail": 1, "other": 0}},
         "access": {**mix, "per_ms": per_ms},
-        "check": {"documents": 50, "lost": 1, "foreign": 0},
+        "check": {"documents": 50, "lost": 1, "foreign": 0, "errors": {"etmpfail": 2, "other": 1}},
     }
     return json.dumps({**document, **changes})
 
@@ -29,12 +29,20 @@ def report(per_ms: list[int], **changes: Any) -> str:
 def test_processes_are_added_millisecond_by_millisecond() -> None:
     results = parse_checked_consistency({"a": report([1, 2, 3]), "b": report([10])})
     assert results == CheckedConsistency(
-        documents=100, missing_before=0, lost=8, foreign=0, not_my_vbucket=14, broken_off=4, maps=4,
+        documents=94, unread_before=2, missing_before=0, lost=8, foreign=0, not_my_vbucket=14, broken_off=4, maps=4,
         per_ms=(11, 2, 3),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", [{"check": None}, {"access": {"lost": 1}}, {"learn": {}}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"check": None},
+        {"access": {"lost": 1}},
+        {"learn": {}},
+        {"learn": {"absent": 0, "errors": None}},
+    ],
+)
 def test_a_report_that_lacks_something_is_named(changes: dict[str, Any]) -> None:
     with pytest.raises(TrialError, match=r"^client-2\.json: not a report of a consistency checker"):
         parse_checked_consistency({"client-2.json": report([1], **changes)})

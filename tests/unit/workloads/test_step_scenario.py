@@ -77,15 +77,17 @@ class Bench:
         client = {"cpu_user_s": 0.5, "cpu_sys_s": 0.0, "wall_s": 6.5, "threads": 1}
         series = [{"t": t + 1.0, "ops": 5000} for t in range(6)]
         results = {"lost": 2, "foreign": 0, "not_my_vbucket": 4, "broken_off": 1, "maps": 2, "misses": 3,
-                 "absent": 0, "documents": 500, **self.results}  # fmt: skip
+                 "absent": 0, "documents": 500, "unread": 0, "failed": 0, **self.results}  # fmt: skip
         return {
             "tool": "consistency_checker", "schema": 1, "populate": None, "client": client,
-            "learn": {"documents": 500, "absent": results["absent"]},
+            "learn": {"documents": 500, "absent": results["absent"], "errors": {"etmpfail": results["unread"]}},
             "access": {
                 "ops": 30_000, "gets": 20_000, "sets": 10_000, "errors": {}, "seconds": 6.5, "series": series,
                 "latency_ns": {"get": H, "set": H}, "per_ms": [5] * 3000 + [0] * 250 + [5] * 3250, **results,
             },
-            "check": {"documents": results["documents"], "lost": 1, "foreign": 0},
+            "check": {
+                "documents": results["documents"], "lost": 1, "foreign": 0, "errors": {"etmpfail": results["failed"]},
+            },
         }  # fmt: skip
 
 
@@ -159,6 +161,8 @@ def test_misses_and_lost_writes_are_figures_and_make_no_trial_discarded() -> Non
     [
         ({"absent": 1}, "2 documents were missing before the step"),
         ({"documents": 499}, "998 of 1000 documents were read after the step"),
+        ({"failed": 1}, "998 of 1000 documents were read after the step"),
+        ({"unread": 2}, "4 documents could not be read before the step"),
         ({"foreign": 3}, "6 documents were written by another client"),
     ],
 )
