@@ -110,6 +110,8 @@ def test_the_rate_of_a_fixed_amount_of_work_is_work_over_time_and_its_load_is_co
     measured = alone(append, APPEND)
     assert measured.metrics["ops_per_s"] == 100  # 400 requests in 4 s
     assert measured.metrics["server_cpu_us_per_op"] == pytest.approx(1.0)  # over 500 operations
+    # the CPU time is that of the 400 updates, without the load
+    assert measured.metrics["client_cpu_us_per_op"] == pytest.approx(0.5 * 1e6 / 400)
     assert measured.check is not None
     assert (measured.check.client, measured.check.server) == (500, 500)
     assert measured.facts["live_bytes"] == 12_345
