@@ -243,6 +243,25 @@ TEST_F(Plans, PopulateRetriesRefusedStoresAfterAPause) {
     EXPECT_EQ(plan.stored(), 1U);
 }
 
+TEST_F(Plans, PopulateWakesForTheRestOfABatchThatTookTheRefusedKeys) {
+    PopulatePlan plan({.items = 3, .startAt = 100, .seed = 1, .batch = 3}, {}, values_);
+    EXPECT_EQ(plan.next(0, 1000).ops, 3U);
+    EXPECT_EQ(plan.operation(0, 0).number, 100U);
+    EXPECT_EQ(plan.operation(0, 1).number, 101U);  // the socket is full
+    plan.answered(0, 0, protocol::Status::kEtmpfail, 2000);
+    EXPECT_EQ(plan.operation(0, 2).number, 100U);
+    plan.answered(0, 1, protocol::Status::kSuccess, 2001);
+    plan.answered(0, 2, protocol::Status::kSuccess, 2001);
+    EXPECT_FALSE(plan.finished(0));
+    EXPECT_EQ(plan.next(0, 2001).ops, 0U);
+    const auto wake = plan.wakeAt(0);
+    ASSERT_NE(wake, kNever);
+    EXPECT_EQ(plan.next(0, wake).ops, 1U);
+    EXPECT_EQ(plan.operation(0, 3).number, 102U);
+    EXPECT_TRUE(plan.finished(0));
+    EXPECT_EQ(plan.wakeAt(0), kNever);
+}
+
 TEST_F(Plans, PopulateInTurnsContinuesAfterThePreviousTurn) {
     PopulatePlan plan({.items = 5, .startAt = 100, .seed = 1, .batch = 2}, {}, values_);
     const auto write = [&](std::uint32_t opaque) { make(plan, 0, opaque); };

@@ -59,7 +59,9 @@ PopulatePlan::Start PopulatePlan::next(std::size_t index, Nanos now) {
 }
 
 Nanos PopulatePlan::wakeAt(std::size_t lane) const {
-    return lanes_[lane].retry.empty() ? kNever : lanes_[lane].notBefore;
+    // Keys that were never sent wait as well: a batch that was written in parts can have taken all
+    // refused ones, and no answer may be due.
+    return left(lanes_[lane]) == 0 ? kNever : lanes_[lane].notBefore;
 }
 
 bool PopulatePlan::finished(std::size_t index) const {
