@@ -255,6 +255,8 @@ class Pillowfight {
                 variants_.with(turn->variant, [&] {
                     servers[turn->variant]->link.drive(*load.traffic, result.recorder);
                 });
+                // With a rate, the time after the last answer belongs to the load as well.
+                result.recorder.finish(nowNanos());
             } catch (...) {
                 turns_.abandon(thread);
                 throw;

@@ -261,6 +261,18 @@ TEST(Pillowfight, RateSpreadsTheLoadAndLatencyIsFromTheDueTime) {
     EXPECT_GT(access["seconds"].get<double>(), 0.9);
 }
 
+TEST(Pillowfight, WithARateTheTimeAfterTheLastAnswerCounts) {
+    FakeServer server;
+    auto options = optionsFor(server);
+    options.noPopulation = true;
+    options.access.batch = 1;
+    options.access.rate = 4;
+    options.duration = 0.5;  // the last batch is due at 0.25 s
+    const auto outcome = run(options);
+    EXPECT_GE(outcome.report["access"]["seconds"].get<double>(), 0.5);
+    EXPECT_GE(outcome.report["access"]["series"].back()["t"].get<double>(), 0.5);
+}
+
 TEST(Pillowfight, AServerThatIsTooSlowForTheRateShowsIt) {
     FakeServer server({.silentAfter = 100});
     auto options = optionsFor(server);
