@@ -82,7 +82,9 @@ void Recorder::merge(const Recorder& other) {
     }
     gets_.merge(other.gets_);
     sets_.merge(other.sets_);
-    start_ = std::min(start_, other.start_);
+    if (start_ == 0 || (other.start_ != 0 && other.start_ < start_)) {
+        start_ = other.start_;
+    }
     end_ = std::max(end_, other.end_);
 }
 

@@ -107,6 +107,8 @@ class Recorder {
     OpCounts restart(Nanos start, Nanos ramp) noexcept;
     /// Ends the phase; series and seconds extend to `now`.
     void finish(Nanos now) noexcept { end_ = now; }
+    /// Adds the measurements of another thread. A recorder with start 0 never began its phase and
+    /// does not extend it.
     void merge(const Recorder& other);
 
     const OpCounts& total() const noexcept { return total_; }

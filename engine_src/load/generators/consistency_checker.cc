@@ -92,6 +92,7 @@ class ConsistencyChecker {
         return team.run(
                 [&](std::size_t thread) {
                     workers_[thread]->connect();
+                    learned_[thread].recorder = Recorder(nowNanos(), 0);
                     drive(thread, learned_[thread],
                           {What::kLearn, kNever, team.stop(), learned_[thread].recorder});
                     team.inStep();
@@ -127,6 +128,7 @@ class ConsistencyChecker {
         checked_.resize(options_.threads);
         return team.run(
                 [&](std::size_t thread) {
+                    checked_[thread].recorder = Recorder(nowNanos(), 0);
                     drive(thread, checked_[thread],
                           {What::kCheck, kNever, team.stop(), checked_[thread].recorder});
                 },
