@@ -134,7 +134,7 @@ def spread(compared: Sequence[Pair], bars: int, reach: tuple[float, float] | Non
 def pairs(
     interleaved: Iterable[TrialSlices], case: Case, baseline: str, variant: str
 ) -> Iterator[Pair]:
-    """Yield the pairs by block, without blocks whose rounds do not match."""
+    """Yield the pairs by block, without blocks whose rounds do not match or were mostly empty (a rate limit)."""
     groups: dict[tuple[int, int], dict[str, Slices]] = {}
     for trial in interleaved:
         if trial.case == case:
@@ -144,7 +144,7 @@ def pairs(
             {len(s.ops) for s in variants.values()}
         ) == 1:
             answered = np.all([s.ops > 0 for s in variants.values()], axis=0)
-            if answered.any():
+            if 2 * np.count_nonzero(answered) > len(answered):
                 yield Pair(block, variants[baseline], variants[variant], answered)
 
 

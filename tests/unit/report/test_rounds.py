@@ -300,6 +300,18 @@ def test_rounds_that_were_not_answered_have_no_ratio_and_are_marked_slow(turned)
         assert "slow 2 %, baseline 4 %" in text.get_text()
 
 
+def test_a_load_whose_rounds_are_mostly_empty_has_no_picture_of_rounds(turned):
+    """With a rate limit, slices without a due batch are neither slow nor comparable."""
+    raw = raw_of(turned(blocks=2, rounds=50))
+    due = np.arange(50) % 5 == 0
+    limited = [
+        replace(loaded, slices=replace(loaded.slices, ops=np.where(due, loaded.slices.ops, 0)))
+        for loaded in raw.slices
+    ]
+    assert list(pairs(limited, CASE, VARIANTS[0], VARIANTS[1])) == []
+    assert rounds_chart(limited, CASE, VARIANTS) is None
+
+
 def unanswered(loaded):
     """Of the baseline's slices two, of every other variant's one."""
     ops = loaded.slices.ops.copy()
