@@ -306,7 +306,7 @@ def test_a_load_whose_rounds_are_mostly_empty_has_no_picture_of_rounds(turned):
     due = np.arange(50) % 5 == 0
     limited = [
         replace(loaded, slices=replace(loaded.slices, ops=np.where(due, loaded.slices.ops, 0)))
-        for loaded in raw.slices
+        for loaded in raw.trial_slices
     ]
     assert list(pairs(limited, CASE, VARIANTS[0], VARIANTS[1])) == []
     assert rounds_chart(limited, CASE, VARIANTS) is None
