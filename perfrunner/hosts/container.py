@@ -3,7 +3,7 @@
 podman stays in the foreground, below a process of the registry (programs/contain.sh): it passes TERM on and prints what
 the container prints. The process that is measured is the one in the container, whose pid on the host podman writes to a
 file. A container may survive when the process of the registry is killed. It is removed before the registry forgets
-the process: whoever is cut off in between leaves an entry by which the next sweep removes it.
+the process: a perfrunner that is killed in between leaves an entry by which the next sweep removes it.
 """
 
 from __future__ import annotations

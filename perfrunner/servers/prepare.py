@@ -342,15 +342,15 @@ def check_out(
     `commit` is what its revision named when the experiment began; None: what it names now. Raises BuildError or
     UsageError.
     """
-    found = _checkout_of(server, commit, cache_dir)
-    if found.cached:  # needs no lock, which a daemon that the build has started may still hold
-        return found
-    tree, built_from, env = found.tree, found.commit, build_environment()
+    checkout = _checkout_of(server, commit, cache_dir)
+    if checkout.cached:  # needs no lock, which a daemon that the build has started may still hold
+        return checkout
+    tree, built_from, env = checkout.tree, checkout.commit, build_environment()
     tree.parent.mkdir(parents=True, exist_ok=True)
     # The steps inherit the lock: if perfrunner is killed, nobody else enters until the last of them has ended.
     with locked(tree.with_suffix(".lock"), progress) as fd:
         if (tree / _DONE).is_file():
-            return replace(found, cached=True)
+            return replace(checkout, cached=True)
         repository = Repository.of_server(server)
         repository.check_content(built_from.sha)
         shutil.rmtree(tree, ignore_errors=True)  # of a build that was cut off
@@ -377,7 +377,7 @@ def check_out(
                 except BuildError as error:
                     raise _with_hint(error, tree, repository) from error
         (tree / _DONE).write_text(built_from.sha, encoding="ascii")
-    return found
+    return checkout
 
 
 def _trust(file: Path) -> dict[str, str]:
