@@ -12,11 +12,11 @@ namespace kv::server {
 
 namespace {
 
-using Json = nlohmann::json;  // what is parsed: the ordered one looks keys up one by one
-using OrderedJson = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;
+using ParsedJson = nlohmann::json;  // sorted: the ordered one looks keys up one by one
 
 /// get() would cut numbers that are too large, and fractions, so that they name something else.
-int64_t integerOf(const Json& number, int64_t least, int64_t most) {
+int64_t integerOf(const ParsedJson& number, int64_t least, int64_t most) {
     const bool fits = number.is_number_unsigned()
                               ? number.get<uint64_t>() <= static_cast<uint64_t>(most)
                               : number.is_number_integer() && number.get<int64_t>() <= most;
@@ -27,7 +27,7 @@ int64_t integerOf(const Json& number, int64_t least, int64_t most) {
     return number.get<int64_t>();
 }
 
-std::vector<std::vector<int>> readMap(const Json& map, uint16_t vbuckets, size_t servers) {
+std::vector<std::vector<int>> readMap(const ParsedJson& map, uint16_t vbuckets, size_t servers) {
     if (!map.is_array() || map.size() != vbuckets) {
         throw ClusterConfigError("vBucketMap does not have " + std::to_string(vbuckets) + " rows");
     }
@@ -46,7 +46,7 @@ std::vector<std::vector<int>> readMap(const Json& map, uint16_t vbuckets, size_t
     return rows;
 }
 
-size_t readSelf(const Json& nodes, size_t servers) {
+size_t readSelf(const ParsedJson& nodes, size_t servers) {
     if (!nodes.is_array() || nodes.size() != servers) {
         throw ClusterConfigError("nodesExt and serverList differ in length");
     }
@@ -62,12 +62,12 @@ size_t readSelf(const Json& nodes, size_t servers) {
     return mine.front();
 }
 
-std::vector<uint16_t> readTlsPorts(const Json& nodes) {
+std::vector<uint16_t> readTlsPorts(const ParsedJson& nodes) {
     std::vector<uint16_t> ports;
     for (const auto& node : nodes) {
-        const auto services = node.value("services", Json::object());
+        const auto services = node.value("services", ParsedJson::object());
         ports.push_back(
-                static_cast<uint16_t>(integerOf(services.value("kvSSL", Json(0)), 0, 65535)));
+                static_cast<uint16_t>(integerOf(services.value("kvSSL", ParsedJson(0)), 0, 65535)));
     }
     return ports;
 }
@@ -79,24 +79,23 @@ ClusterConfig::ClusterConfig(std::string_view bucket, uint16_t vbuckets, uint16_
     : servers_{"$HOST:" + std::to_string(port)},
       tlsPorts_{tlsPort},
       map_(vbuckets, std::vector<int>{0}) {
-    OrderedJson config;
+    Json config;
     config["rev"] = version_.revision;
     config["revEpoch"] = version_.epoch;
     config["name"] = bucket;
     config["uuid"] = uuid;
     config["nodeLocator"] = "vbucket";
-    config["nodes"] =
-            OrderedJson::array({{{"hostname", servers_[0]}, {"ports", {{"direct", port}}}}});
+    config["nodes"] = Json::array({{{"hostname", servers_[0]}, {"ports", {{"direct", port}}}}});
     // Two SDKs require a management port. They accept that the data port closes a connection on
     // which HTTP arrives.
-    OrderedJson services{{"kv", port}, {"mgmt", port}};
+    Json services{{"kv", port}, {"mgmt", port}};
     if (tlsPort != 0) {
         services["kvSSL"] = tlsPort;
     }
-    config["nodesExt"] = OrderedJson::array(
+    config["nodesExt"] = Json::array(
             {{{"services", std::move(services)}, {"thisNode", true}, {"hostname", "$HOST"}}});
     // Neither "collections" here nor the feature in HELLO: clients need both or neither.
-    config["bucketCapabilities"] = OrderedJson::array({"cbhello", "durableWrite", "nodesExt"});
+    config["bucketCapabilities"] = Json::array({"cbhello", "durableWrite", "nodesExt"});
     config["bucketCapabilitiesVer"] = "";
     config["vBucketServerMap"] = {{"hashAlgorithm", "CRC"},
                                   {"numReplicas", 0},
@@ -111,10 +110,11 @@ ClusterConfig ClusterConfig::parse(std::string json, uint16_t vbuckets) {
     }
     ClusterConfig config;
     try {
-        const auto document = Json::parse(json);
+        const auto document = ParsedJson::parse(json);
         const auto& map = document.at("vBucketServerMap");
-        config.version_ = {integerOf(document.value("revEpoch", Json(1)), INT64_MIN, INT64_MAX),
-                           integerOf(document.at("rev"), INT64_MIN, INT64_MAX)};
+        config.version_ = {
+                integerOf(document.value("revEpoch", ParsedJson(1)), INT64_MIN, INT64_MAX),
+                integerOf(document.at("rev"), INT64_MIN, INT64_MAX)};
         config.servers_ = map.at("serverList").get<std::vector<std::string>>();
         config.self_ = readSelf(document.at("nodesExt"), config.servers_.size());
         config.tlsPorts_ = readTlsPorts(document.at("nodesExt"));
