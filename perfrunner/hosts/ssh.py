@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import paramiko
 
@@ -33,6 +33,7 @@ CHANNEL_WAIT_S = 60.0
 CHANNEL_TIMEOUT_S = 5.0
 _ASK_S = 1.0  # how often a waiting command checks that the host's sshd still answers
 _STATUS_WAIT_S = 10.0  # after the end of output
+_LOCK_WAIT_S = 5.0  # for a lock of a channel, which is held for microseconds
 _NO_ANSWER = "its SSH server does not answer"
 _TURNED_AWAY_S = 2.0
 _GONE_S = 5.0  # after a time-out, further connections fail at once for so long: a clean-up makes many of them
@@ -366,8 +367,15 @@ def _close(channel: paramiko.Channel) -> None:
 
     `select` gave the channel a pipe. Paramiko closes that while its thread may write to it: the connection would end,
     or the byte would go into a file that another thread has just opened. So the buffers get another event first.
+
+    Ctrl-C between a lock's `acquire` and the `try` after it leaves the lock held indefinitely. Paramiko holds these
+    locks for microseconds, so one that is not free for seconds has nobody who will release it.
     """
-    for buffer in (channel.in_buffer, channel.in_stderr_buffer):
+    buffers: tuple[Any, ...] = (channel.in_buffer, channel.in_stderr_buffer)
+    for lock in (channel.lock, *(buffer._lock for buffer in buffers)):  # noqa: SLF001
+        lock.acquire(timeout=_LOCK_WAIT_S)
+        lock.release()
+    for buffer in buffers:
         buffer.set_event(threading.Event())
     channel.close()
 
