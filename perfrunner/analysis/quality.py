@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from perfrunner.analysis.estimate import paired_effect
 from perfrunner.analysis.inference import t_interval
 from perfrunner.analysis.model import ALPHA, CONFIDENCE, EffectKind, Interval
-from perfrunner.domain import MIN_BLOCKS
+from perfrunner.domain import MIN_BLOCKS, TrialStatus
 from perfrunner.measure.slices import BUSY_FACT, LOAD_FACT, OPS_FACT, PARTS_FACT, WAITS_FACT
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from perfrunner.analysis.cases import CaseBlocks, Paired
     from perfrunner.analysis.model import Effect
-    from perfrunner.domain import TrialStatus
     from perfrunner.results import TrialRecord
     from perfrunner.spec.metrics import MetricType
 

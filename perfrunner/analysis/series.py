@@ -200,9 +200,8 @@ def _distance(values: Array) -> float:
     return float(np.abs(values - np.median(values)).sum())
 
 
-LevelVerdict: TypeAlias = Literal[
-    "better", "worse", "changed"
-]  # changed: the metric has no direction
+# changed: the metric has no direction.
+LevelVerdict: TypeAlias = Literal["better", "worse", "changed"]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ LEFT_OUT = "excluded from the group: the variant failed more than once and never
 
 @dataclass
 class UnitRunner:
-    """The means to run a unit with the builds of a run, relinked for each block."""
+    """A runner for units, with the builds of a run, which are relinked for each block."""
 
     trials: TrialRunner
     builds: Builds

@@ -63,9 +63,7 @@ class Pair:
     @property
     def total(self) -> float:
         """Return the log ratio of the totals of all slices."""
-        base, variant = (
-            float(s.ops.sum()) / float(s.wall_ns.sum()) for s in (self.base, self.variant)
-        )
+        base, variant = (s.total_rate for s in (self.base, self.variant))
         return math.log(variant / base)
 
     @property

@@ -92,7 +92,7 @@ class Simulated:
 
             def run(unit):
                 first = unit.tasks[0]
-                if linked[-1] != (first.block, first.attempt):  # programs are linked anew
+                if linked[-1] != (first.block, first.attempt):  # a new link order
                     linked.append((first.block, first.attempt))
                     self.now += LINK * len(VARIANTS)
                 return self.run(unit.tasks, deployed)

@@ -1,4 +1,4 @@
-"""How a channel is closed after a Ctrl-C that came at a bad moment."""
+"""Test that a channel can be closed after a Ctrl-C that left one of its locks held."""
 
 from __future__ import annotations
 
