@@ -56,6 +56,9 @@ Connection::Connection(FrontEndThread& thread, Fd socket, ConnectionSlot slot, u
 
 Connection::~Connection() {
     session_.disconnectWaker();
+    if (handshake_) {
+        handshake_->abandon();
+    }
     thread_.server().buffers.remove(id());
     thread_.server().unsentValues.fetch_sub(pinned_, std::memory_order_relaxed);
 }

@@ -3,11 +3,13 @@
 // The private key's part takes about a millisecond. On a front-end thread, a peer that opens many
 // connections would stop all others of that thread.
 //
-// Ownership: it owns the socket and its TLS session until the connection takes them back, or closes
-// them if the connection is gone by then. Threads: the JobThread until done(), then the
-// connection's.
+// Ownership: it owns the socket and its TLS session until the connection takes them back. If the
+// connection ends before, it calls abandon(), so that a queue of handshakes that nobody waits for
+// holds neither descriptors nor memory. Threads: the JobThread until done(), then the
+// connection's; abandon() is for the connection's at any time.
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -27,10 +29,21 @@ class Handshake final : public Job {
         : Job(std::move(waker)), socket_(std::move(socket)), tls_(std::move(tls)) {}
 
     void run() noexcept override {
+        if (claimed_.exchange(true, std::memory_order_acq_rel)) {
+            return;
+        }
         try {
             progress_ = tls_.handshake();
         } catch (const std::exception&) {  // of TLS, or no memory to say what is wrong
             progress_.reset();
+        }
+    }
+
+    /// Closes the socket now if the step has not begun, else when its job is dropped.
+    void abandon() {
+        if (!claimed_.exchange(true, std::memory_order_acq_rel)) {
+            [[maybe_unused]] const auto session = std::move(tls_);
+            [[maybe_unused]] const auto socket = std::move(socket_);
         }
     }
 
@@ -44,6 +57,7 @@ class Handshake final : public Job {
     Fd socket_;
     auth::TlsSession tls_;
     std::optional<Progress> progress_;
+    std::atomic<bool> claimed_{false};  ///< by run() or abandon(), whichever is first
 };
 
 }  // namespace kv::server
