@@ -27,6 +27,7 @@ GET, SET_VBUCKET, GET_VBUCKET, DEL_VBUCKET, SET_CONFIG = 0x00, 0x3D, 0x3E, 0x3F,
 ACTIVE, REPLICA, PENDING, DEAD = 1, 2, 3, 4
 NOT_MY_VBUCKET, EXISTS, TMPFAIL = 0x07, 0x02, 0x86
 DOCUMENTS = 500
+LONGEST_FAILOVER_LOG = 25
 
 
 def start(
@@ -262,6 +263,26 @@ def filled_pair(start_engine: Callable[..., Any], tmp_path: Path, kind: str) -> 
     fill(active.port)
     until(lambda: items(replica.port) == DOCUMENTS)
     return active, replica
+
+
+def test_an_idle_node_that_starts_often_keeps_the_history_of_its_documents(
+    start_engine: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Each start begins a history. If that of the documents were dropped, each copy would start over."""
+    node = start(start_engine, "persistent", tmp_path / "node")
+    assert publish(node.port, 5, [0], []) == 0
+    fill(node.port)
+    with DcpClient(node.port) as client:
+        (history, _), *_ = client.failover_log(0)
+    for _ in range(LONGEST_FAILOVER_LOG + 1):
+        assert node.stop() == 0
+        node = start(start_engine, "persistent", tmp_path / "node")
+        assert publish(node.port, 5, [0], []) == 0
+        assert state(node.port) == ACTIVE
+    with DcpClient(node.port) as client:
+        newest, *_ = client.failover_log(0)
+        assert newest[0] != history
+        assert client.open_stream(start=DOCUMENTS, uuid=history).status == 0
 
 
 def test_an_active_that_was_failed_over_does_not_serve_next_to_its_heir(
