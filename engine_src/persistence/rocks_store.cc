@@ -73,6 +73,8 @@ void RocksStore::begin(Vbid vbid, size_t bytesHint) {
         // Other transactions may follow: probably as much as last time.
         batch_ = std::make_unique<rocksdb::WriteBatch>(
                 std::max(bytesHint + kStateBytes, lastBytes_));
+        batchSets_ = 0;
+        batchDeletes_ = 0;
     }
 }
 
@@ -141,8 +143,7 @@ bool RocksStore::put(const Item& item, const std::string& key,
     check(batch_->Put(seqnos_, rocksdb::SliceParts(&keySlice, 1),
                       rocksdb::SliceParts(value.data(), 3)),
           "batch");
-    auto& counter = item.isDeletion() ? deletes_ : sets_;
-    counter.fetch_add(1, std::memory_order_relaxed);
+    ++(item.isDeletion() ? batchDeletes_ : batchSets_);
     return old && old->live;
 }
 
@@ -159,7 +160,12 @@ bool RocksStore::commit() {
     const NonBucketGuard guard;
     const auto batch = std::move(batch_);
     lastBytes_ = batch->GetDataSize();
-    return write(*batch);
+    if (!write(*batch)) {
+        return false;
+    }
+    sets_.fetch_add(batchSets_, std::memory_order_relaxed);
+    deletes_.fetch_add(batchDeletes_, std::memory_order_relaxed);
+    return true;
 }
 
 void RocksStore::abandon() {

@@ -127,6 +127,8 @@ class RocksStore final : public KVStore {
     rocksdb::ColumnFamilyHandle* states_{nullptr};
 
     std::unique_ptr<rocksdb::WriteBatch> batch_;  ///< since the last commit
+    uint64_t batchSets_{0};                       ///< documents in batch_
+    uint64_t batchDeletes_{0};                    ///< tombstones in batch_
     size_t lastBytes_{0};                         ///< of the last commit
     std::string scratch_;  ///< value of the last key lookup, kept for its capacity
     static constexpr size_t kLookUps = 64;

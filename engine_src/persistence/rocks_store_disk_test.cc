@@ -51,6 +51,7 @@ TEST_F(RocksStoreDiskTest, AFullDiskRefusesTransactionsUntilThereIsRoom) {
     EXPECT_EQ(scan(vbid), (Docs{{1, "before"}})) << "stored documents can still be read";
     disk_.full = false;
     EXPECT_TRUE(storesInTime(vbid, item(vbid, "full", 2)));
+    EXPECT_EQ(store_->stats().sets, 2U) << "attempts that failed do not count";
     EXPECT_TRUE(store_->sync());
     open();
     EXPECT_EQ(scan(vbid), (Docs{{1, "before"}, {2, "full"}}));

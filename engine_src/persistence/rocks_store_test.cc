@@ -85,6 +85,8 @@ TEST_F(RocksStoreTest, AnAbandonedTransactionLeavesNothing) {
     store_->abandon();
     EXPECT_EQ(store_->countLive(Vbid{0}), 0U);
     EXPECT_TRUE(store_->listPersistedVbuckets().empty());
+    EXPECT_TRUE(store(Vbid{1}, {item(Vbid{1}, "b", 1)}, 1));
+    EXPECT_EQ(store_->stats().sets, 1U);
 }
 
 TEST_F(RocksStoreTest, OneWriteStoresAllEndedTransactions) {

@@ -60,7 +60,6 @@ rocksdb::Status RocksStore::tryWrite(rocksdb::WriteBatch& batch) {
 }
 
 bool RocksStore::write(rocksdb::WriteBatch& batch) {
-    bytesWritten_.fetch_add(batch.GetDataSize(), std::memory_order_relaxed);
     if (!isInPlace()) {
         failedCommits_.fetch_add(1, std::memory_order_relaxed);
         return false;
@@ -72,6 +71,7 @@ bool RocksStore::write(rocksdb::WriteBatch& batch) {
         return false;
     }
     commits_.fetch_add(1, std::memory_order_relaxed);
+    bytesWritten_.fetch_add(batch.GetDataSize(), std::memory_order_relaxed);
     return true;
 }
 

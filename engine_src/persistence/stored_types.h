@@ -49,10 +49,10 @@ struct StoredDoc {
 struct KVStoreStats {
     uint64_t commits{0};
     uint64_t failedCommits{0};
-    uint64_t syncs{0};  ///< calls of sync() that succeeded
-    uint64_t sets{0};
-    uint64_t deletes{0};
-    uint64_t bytesWritten{0};      ///< of transactions as handed to the store
+    uint64_t syncs{0};             ///< calls of sync() that succeeded
+    uint64_t sets{0};              ///< documents of the commits
+    uint64_t deletes{0};           ///< tombstones of the commits
+    uint64_t bytesWritten{0};      ///< of the commits, as handed to the store
     uint64_t memtableBytes{0};     ///< write buffers
     uint64_t blockCacheBytes{0};   ///< blocks read from table files, their indexes and filters
     uint64_t tableReaderBytes{0};  ///< memory of open table files outside the cache
