@@ -41,7 +41,7 @@ class RoundOrder {
     std::vector<std::size_t> order_;
 };
 
-constexpr std::uint32_t kFillRequests = 100;  // per connection and turn
+constexpr std::uint32_t kFillRequests = 100;  // per connection and variant at a time
 
 /// Fills the variants in rotation, a little at a time, so that all are filled at the same time:
 /// calls fill(variant) in rounds until it has returned false for each variant, which means that
@@ -50,10 +50,10 @@ constexpr std::uint32_t kFillRequests = 100;  // per connection and turn
 /// If they are filled one after the other, the place in the order shows for the whole run (probably
 /// by the pages that the kernel has to give at that moment). Of six engines of one binary, the
 /// first to be filled was 1.3 % slower in four of four experiments, and the sd of a variant's
-/// throughput over blocks was 0.71 % against 0.54 % with ten turns each (8 blocks, 2-core VM).
+/// throughput over blocks was 0.71 % against 0.54 % with ten parts each (8 blocks, 2-core VM).
 template <class Fill>
-void fillInTurns(std::size_t variants, std::uint64_t seed, const std::atomic<bool>& stop,
-                 Fill&& fill) {
+void fillInRotation(std::size_t variants, std::uint64_t seed, const std::atomic<bool>& stop,
+                    Fill&& fill) {
     RoundOrder order(variants, seed);
     std::vector<bool> full(variants);
     for (std::size_t left = variants; left != 0;) {

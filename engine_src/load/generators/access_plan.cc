@@ -23,7 +23,7 @@ AccessPlan::AccessPlan(const AccessOptions& options, LaneRange lanes, const Valu
                           : options.maxOps,
                   0, partBegin(options.items, global, lanes.total),
                   partBegin(options.items, global + 1, lanes.total),
-                  // lanes take turns, so that a rate is even
+                  // lanes alternate, so that a rate is even
                   interval_ * static_cast<Nanos>(global) / static_cast<Nanos>(lanes.total)};
         if (options.sharedSequence || lane.first == lane.last) {
             lane.first = 0;
@@ -54,7 +54,7 @@ bool AccessPlan::finished(std::size_t lane) const {
 
 AccessPlan::Start AccessPlan::next(std::size_t index, Nanos now) {
     Lane& lane = lanes_[index];
-    // A turn lasts until its end even if nothing more is due in it: the rate is met over turns.
+    // A slice lasts until its end even if nothing more is due in it: the rate is met over slices.
     lane.ended = lane.ended || (now >= until_ && (begun_ || interval_ != 0));
     if (finished(index) || (interval_ != 0 && lane.due > now)) {
         return {};
@@ -73,7 +73,7 @@ AccessPlan::Start AccessPlan::next(std::size_t index, Nanos now) {
 }
 
 Nanos AccessPlan::wakeAt(std::size_t lane) const {
-    // Without a rate a batch follows only from answers, but the turn's end also ends an idle lane.
+    // Without a rate a batch follows only from answers, but the slice's end also ends an idle lane.
     return interval_ != 0 ? std::min(lanes_[lane].due, until_) : until_;
 }
 

@@ -3,9 +3,9 @@
 // AccessPlan: the requests of the mixed phase: which key, GET or SET, when, and until when. One per
 // thread and server; lanes are its connections. See BatchTraffic for the Plan's contract.
 //
-// Load is sent in turns: begin() opens one, and at its end every lane is finished until the next. A
-// single server has one turn, the whole phase. Keys and coins continue from turn to turn, and so
-// does the schedule of a rate, which stands still between turns.
+// Load is sent in slices: begin() opens one, and at its end every lane is finished until the next.
+// A single server has one slice, the whole phase. Keys and coins continue from slice to slice, and
+// so does the schedule of a rate, which stands still between slices.
 
 #include <cstdint>
 #include <limits>
@@ -65,11 +65,11 @@ class AccessPlan {
     /// Refers to `values`, which outlives it.
     AccessPlan(const AccessOptions& options, LaneRange lanes, const ValueSource& values);
 
-    /// Opens a turn: batches begin in [from, until); kNever: until the limits of the options.
+    /// Opens a slice: batches begin in [from, until); kNever: until the limits of the options.
     /// Without a rate one batch begins in any case, even if the host did not let this thread run in
     /// that time.
     void begin(Nanos from, Nanos until);
-    /// True if nothing is left for another turn.
+    /// True if nothing is left for another slice.
     bool exhausted() const;
 
     Start next(std::size_t lane, Nanos now);
@@ -79,8 +79,8 @@ class AccessPlan {
     void answered(std::size_t, std::uint32_t, protocol::Status, Nanos) noexcept {}
     void stop() { stopped_ = true; }
 
-    /// Operations that were due in turns by the rate and were not sent, because the window was
-    /// full: how far the server has fallen behind. `end` as in the last turn.
+    /// Operations that were due in slices by the rate and were not sent, because the window was
+    /// full: how far the server has fallen behind. `end` as in the last slice.
     std::uint64_t overdue(Nanos end) const;
 
   private:
@@ -91,7 +91,7 @@ class AccessPlan {
         std::uint64_t first;
         std::uint64_t last;
         Nanos due;          // with a rate: time of the next batch
-        bool ended = true;  // the turn's end has been seen
+        bool ended = true;  // the slice's end has been seen
     };
 
     bool isSet(std::uint64_t key, std::uint64_t coin) const noexcept {
@@ -102,12 +102,12 @@ class AccessPlan {
 
     AccessOptions options_;
     const ValueSource& values_;
-    Nanos until_ = 0;     // end of the turn: the schedule stands still from there
+    Nanos until_ = 0;     // end of the slice: the schedule stands still from there
     Nanos interval_ = 0;  // between two batches of a lane; 0: no rate
     std::uint64_t cyclesLeft_;
     std::uint64_t setBelow_;
     std::vector<Lane> lanes_;
-    bool begun_ = false;  // a batch has begun in this turn
+    bool begun_ = false;  // a batch has begun in this slice
     bool stopped_ = false;
 };
 

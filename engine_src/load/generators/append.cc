@@ -19,26 +19,26 @@ namespace {
 
 constexpr std::uint32_t kSteps = 3;  // passes per round: all, half, a quarter of the documents
 
-/// The part of a pass that a variant does in one turn.
-struct UpdateSlice {
+/// The part of a pass that is one slice of a variant.
+struct UpdatePart {
     std::uint32_t pass = 0;
     std::uint64_t draws = 0;
 };
 
-/// Divides all passes into nearly equal slices of at most `sliceOps` draws; 0: a pass is one slice.
-std::vector<UpdateSlice> cutIntoSlices(std::uint64_t items, std::uint32_t passes,
-                                       std::uint64_t sliceOps) {
-    std::vector<UpdateSlice> slices;
+/// Divides all passes into nearly equal parts of at most `sliceOps` draws; 0: a pass is one part.
+std::vector<UpdatePart> cutIntoParts(std::uint64_t items, std::uint32_t passes,
+                                     std::uint64_t sliceOps) {
+    std::vector<UpdatePart> result;
     for (std::uint32_t pass = 0; pass < passes; ++pass) {
         const auto draws = appendPass(items, pass / kSteps, pass % kSteps).draws;
         const auto parts = sliceOps == 0 ? std::uint64_t{draws != 0}
                                          : draws / sliceOps + (draws % sliceOps != 0 ? 1 : 0);
         for (std::uint64_t part = 0; part < parts; ++part) {
-            slices.push_back(
+            result.push_back(
                     {pass, partBegin(draws, part + 1, parts) - partBegin(draws, part, parts)});
         }
     }
-    return slices;
+    return result;
 }
 
 /// The results of a thread for one variant.
@@ -90,13 +90,13 @@ class Append {
         : options_(options),
           team_(options.threads),
           variants_(options.group, options.connection),
-          turns_(team_,
-                 {.variants = variants_.size(),
-                  .seed = options.group.roundSeed,
-                  .idle = nanos(options.group.idle)},
-                 variants_.openClock()),
-          slices_(cutIntoSlices(options.items, options.rounds * kSteps,
-                                variants_.group() ? options.sliceOps : 0)),
+          schedule_(team_,
+                    {.variants = variants_.size(),
+                     .seed = options.group.roundSeed,
+                     .idle = nanos(options.group.idle)},
+                    variants_.openClock()),
+          parts_(cutIntoParts(options.items, options.rounds * kSteps,
+                              variants_.group() ? options.sliceOps : 0)),
           stores_(variants_.size(),
                   AppendStore(options.items, options.seed, options.fieldsMin, options.fieldsMax)),
           keys_("AB_", 12, "_0"),
@@ -163,7 +163,7 @@ class Append {
                            [&] { servers[variant]->link.drive(load, *results[variant].load); });
             return !load.complete();
         };
-        fillInTurns(variants_.size(), options_.group.roundSeed, team_.stop(), fill);
+        fillInRotation(variants_.size(), options_.group.roundSeed, team_.stop(), fill);
     }
 
     void update(std::size_t thread, std::vector<std::unique_ptr<AppendServer>>& servers) {
@@ -171,37 +171,37 @@ class Append {
         for (auto& result : results) {
             result.update.emplace(nowNanos(), 0, &updated_);
         }
-        if (slices_.empty()) {
+        if (parts_.empty()) {
             return;  // too few documents to draw from
         }
         std::vector<std::unique_ptr<AppendUpdate>> passes(
-                variants_.size());  // slice number of each variant
-        Turns::Done done;
-        while (const auto turn = turns_.next(thread, done)) {
-            const auto variant = turn->variant;
-            const auto& slice = slices_[turn->round];
+                variants_.size());  // part number of each variant
+        SliceSchedule::Done done;
+        while (const auto slice = schedule_.next(thread, done)) {
+            const auto variant = slice->variant;
+            const auto& part = parts_[slice->round];
             auto& recorder = *results[variant].update;
-            if (turn->round == 0) {
-                recorder.restart(turn->begin, 0);
+            if (slice->round == 0) {
+                recorder.restart(slice->begin, 0);
             }
             // The working set shrinks from pass to pass, for all threads at once.
-            if (turn->round == 0 || slices_[turn->round - 1].pass != slice.pass) {
+            if (slice->round == 0 || parts_[slice->round - 1].pass != part.pass) {
                 passes[variant] = std::make_unique<AppendUpdate>(
                         stores_[variant], share(thread), servers[variant]->requests,
                         servers[variant]->link.routes, recorder,
-                        appendPass(options_.items, slice.pass / kSteps, slice.pass % kSteps));
+                        appendPass(options_.items, part.pass / kSteps, part.pass % kSteps));
             }
-            passes[variant]->allow(slice.draws);
+            passes[variant]->allow(part.draws);
             const auto before = recorder.total().ops();
             try {
                 const CountFinished count(*passes[variant], results[variant].updated);
                 variants_.with(variant,
                                [&] { servers[variant]->link.drive(*passes[variant], recorder); });
             } catch (...) {
-                turns_.abandon(thread);
+                schedule_.abandon(thread);
                 throw;
             }
-            done = {recorder.total().ops() - before, turn->round + 1 == slices_.size()};
+            done = {recorder.total().ops() - before, slice->round + 1 == parts_.size()};
         }
     }
 
@@ -244,21 +244,21 @@ class Append {
                                          {"seconds", seconds(sum.load->elapsed())},
                                          {"errors", toJson(sum.load->total().errors)}}
                                   : Json(nullptr);
-        const auto inTurn = variants_.group() ? std::optional(turns_.log(variant).inTurn())
-                                              : std::optional<Nanos>();
+        const auto sliceTime = variants_.group() ? std::optional(schedule_.log(variant).sliceTime())
+                                                 : std::optional<Nanos>();
         report["update"] = nullptr;
         if (sum.update) {
             report["update"] = {{"rmw", sum.updated}};
-            report["update"].update(phaseJson(*sum.update, inTurn));
+            report["update"].update(phaseJson(*sum.update, sliceTime));
         }
         // Known only if every document was stored; unknown after a failed or interrupted load.
         const auto& store = stores_[variant];
         report["live_bytes"] = sum.loaded == store.items()
                                        ? Json(store.valueBytes() + store.items() * keys_.size())
                                        : Json(nullptr);
-        const auto wall = inTurn.value_or(sum.update ? sum.update->elapsed() : 0);
-        report["client"] = clientJson(variantCpu(turns_, options_.threads, variant), seconds(wall),
-                                      sum.update ? sum.update->total().ops() : 0);
+        const auto wall = sliceTime.value_or(sum.update ? sum.update->elapsed() : 0);
+        report["client"] = clientJson(variantCpu(schedule_, options_.threads, variant),
+                                      seconds(wall), sum.update ? sum.update->total().ops() : 0);
     }
 
     void describe(Json& report, const RunResult& result) const {
@@ -269,7 +269,7 @@ class Append {
                 parts[variant].report = {{"tool", "append"}, {"schema", 1}};
                 describeVariant(parts[variant].report, variant);
             }
-            addGroup(report, variants_, turns_, options_.threads,
+            addGroup(report, variants_, schedule_, options_.threads,
                      {{"slice_s", nullptr}, {"slice_ops", options_.sliceOps}},
                      options_.group.roundSeed, std::move(parts));
         } else {
@@ -281,8 +281,8 @@ class Append {
     const AppendOptions& options_;
     ThreadTeam team_;
     Variants variants_;
-    Turns turns_;
-    std::vector<UpdateSlice> slices_;
+    SliceSchedule schedule_;
+    std::vector<UpdatePart> parts_;
     std::vector<AppendStore> stores_;  // by variant
     KeyCodec keys_;
     std::vector<std::vector<AppendResult>> results_;  // by thread and variant

@@ -209,7 +209,7 @@ TEST(AppendGroup, ALostConnectionNamesItsVariant) {
         EXPECT_TRUE(result.failure.starts_with("variant 1 (")) << result.failure;
         EXPECT_EQ(report["failed_variant"], 1);
         const auto& variants = report["group"]["variants"];
-        // Both are filled at the same time, a little on each in turn.
+        // Both are filled at the same time, a little on each at a time.
         if (closeAfter == 100) {
             EXPECT_NEAR(static_cast<double>(good.sets()), 100.0, 2.0 * kFillRequests);
         } else {

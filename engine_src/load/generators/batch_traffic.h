@@ -76,7 +76,7 @@ class BatchTraffic final : public Traffic {
           routes_(routes),
           servers_(routes.servers.size()) {}
 
-    /// Begins a turn of the plan; between turns nothing is in flight.
+    /// Begins a slice of the plan; between slices nothing is in flight.
     void begin(std::vector<std::unique_ptr<Channel>>& channels) override {
         lanes_.resize(channels.size() / servers_);
         for (std::size_t i = 0; i < lanes_.size(); ++i) {

@@ -104,7 +104,7 @@ std::vector<ServerProcess> Variant::processes() const {
 
 void addGroupFlags(CLI::App& app, GroupFlags& flags) {
     app.add_option("--variant", flags.texts,
-                   std::string("a server of a group, loaded in turn with the others: ") +
+                   std::string("a server of a group, loaded alternately with the others: ") +
                            kVariantFields + "; repeated, in slot order")
             ->expected(1)
             ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

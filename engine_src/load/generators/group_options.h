@@ -1,6 +1,6 @@
 #pragma once
 
-// --variant: the servers that one process drives in turn. turns.h explains turns.
+// --variant: the servers that one process drives alternately. slice_schedule.h explains slices.
 
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,4 @@
-// pillowfight over several servers in turn, against servers inside this process.
+// pillowfight over several servers alternately, against servers inside this process.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -248,7 +248,7 @@ TEST(Group, ARateHoldsWhileAVariantIsInTurn) {
     FakeServer two;
     auto options = optionsFor({&one, &two});
     options.access.batch = 1;
-    options.access.rate = 2000;  // a batch each 0.5 ms in turn: two in each slice of 1 ms
+    options.access.rate = 2000;  // a batch each 0.5 ms under load: two in each slice of 1 ms
     const auto outcome = run(options);
     EXPECT_EQ(outcome.result.failure, "");
     expectAccountsAddUp(outcome, 1);

@@ -32,14 +32,14 @@ struct VariantResult {
     OpCounts warmup;
     std::uint64_t overdue = 0;
 
-    /// Begins a turn: warm-up and measured rounds are recorded separately.
-    void begin(const Turns::Turn& turn, Nanos ramp) {
-        if (measuring != turn.measured) {
-            const auto before = recorder.restart(turn.begin, ramp);
+    /// Begins a slice: warm-up and measured rounds are recorded separately.
+    void begin(const SliceSchedule::Slice& slice, Nanos ramp) {
+        if (measuring != slice.measured) {
+            const auto before = recorder.restart(slice.begin, ramp);
             if (measuring) {
                 warmup = before;
             }
-            measuring = turn.measured;
+            measuring = slice.measured;
         }
     }
     /// Ends the load.
@@ -105,7 +105,7 @@ class Pillowfight {
         : options_(options),
           team_(options.threads),
           variants_(options.group, options.connection),
-          turns_(team_, turnOptions(options, variants_), variants_.openClock()),
+          schedule_(team_, scheduleOptions(options, variants_), variants_.openClock()),
           keys_(options.keyPrefix, options.minKeySize, options.maxKeySize,
                 {options.access.seed, options.share}, options.keyDraws),
           values_(options.json ? ValueSource::Kind::kJson : ValueSource::Kind::kBinary,
@@ -121,8 +121,9 @@ class Pillowfight {
     }
 
   private:
-    static TurnOptions turnOptions(const PillowfightOptions& options, const Variants& variants) {
-        // Durations are per variant. A single server's ramp is within its only turn.
+    static ScheduleOptions scheduleOptions(const PillowfightOptions& options,
+                                           const Variants& variants) {
+        // Durations are per variant. A single server's ramp is within its only slice.
         const auto all = static_cast<double>(variants.size());
         return {.variants = variants.size(),
                 .seed = options.group.roundSeed,
@@ -231,7 +232,7 @@ class Pillowfight {
             });
             return !load.plan.exhausted();
         };
-        fillInTurns(variants_.size(), options_.group.roundSeed, team_.stop(), fill);
+        fillInRotation(variants_.size(), options_.group.roundSeed, team_.stop(), fill);
     }
 
     void access(std::size_t thread, std::vector<std::unique_ptr<Target>>& servers) {
@@ -244,21 +245,21 @@ class Pillowfight {
                     AccessPlan(options_.access, lanes(thread), values_), results[variant].recorder,
                     *servers[variant], values_, shape()));
         }
-        Turns::Done done;
-        while (const auto turn = turns_.next(thread, done)) {
-            auto& load = *loads[turn->variant];
-            auto& result = results[turn->variant];
-            result.begin(*turn, variants_.group() ? 0 : nanos(options_.ramp));
-            load.plan.begin(turn->begin, turnEnd(turn->begin));
+        SliceSchedule::Done done;
+        while (const auto slice = schedule_.next(thread, done)) {
+            auto& load = *loads[slice->variant];
+            auto& result = results[slice->variant];
+            result.begin(*slice, variants_.group() ? 0 : nanos(options_.ramp));
+            load.plan.begin(slice->begin, sliceEnd(slice->begin));
             const auto before = result.recorder.total().ops();
             try {
-                variants_.with(turn->variant, [&] {
-                    servers[turn->variant]->link.drive(*load.traffic, result.recorder);
+                variants_.with(slice->variant, [&] {
+                    servers[slice->variant]->link.drive(*load.traffic, result.recorder);
                 });
                 // With a rate, the time after the last answer belongs to the load as well.
                 result.recorder.finish(nowNanos());
             } catch (...) {
-                turns_.abandon(thread);
+                schedule_.abandon(thread);
                 throw;
             }
             done = {result.recorder.total().ops() - before, load.plan.exhausted()};
@@ -269,7 +270,7 @@ class Pillowfight {
         }
     }
 
-    Nanos turnEnd(Nanos begin) const {
+    Nanos sliceEnd(Nanos begin) const {
         const double length = variants_.group() ? options_.slice : options_.duration;
         return length > 0 ? begin + nanos(length) : kNever;
     }
@@ -376,7 +377,7 @@ class Pillowfight {
         const auto access = merged(0);
         report["populate"] = populateJson(0);
         report["access"] = access ? accessJson(*access, std::nullopt) : Json(nullptr);
-        report["client"] = clientJson(wholeCpu(turns_, options_.threads),
+        report["client"] = clientJson(wholeCpu(schedule_, options_.threads),
                                       access ? seconds(access->recorder.elapsed()) : 0,
                                       access ? access->recorder.total().ops() : 0);
     }
@@ -386,19 +387,19 @@ class Pillowfight {
         for (std::size_t variant = 0; variant < variants_.size(); ++variant) {
             const auto access = merged(variant);
             Json part{{"tool", "pillowfight"}, {"schema", 1}, {"populate", populateJson(variant)}};
-            part["access"] =
-                    access ? accessJson(*access, turns_.log(variant).inTurn()) : Json(nullptr);
-            part["client"] = clientJson(variantCpu(turns_, options_.threads, variant),
-                                        seconds(turns_.log(variant).inTurn()),
+            part["access"] = access ? accessJson(*access, schedule_.log(variant).sliceTime())
+                                    : Json(nullptr);
+            part["client"] = clientJson(variantCpu(schedule_, options_.threads, variant),
+                                        seconds(schedule_.log(variant).sliceTime()),
                                         access ? access->recorder.total().ops() : 0);
             parts.push_back({std::move(part), access ? access->warmup : OpCounts{}});
         }
-        addGroup(report, variants_, turns_, options_.threads, {{"slice_s", options_.slice}},
+        addGroup(report, variants_, schedule_, options_.threads, {{"slice_s", options_.slice}},
                  options_.group.roundSeed, std::move(parts));
     }
 
-    Json accessJson(const VariantResult& access, std::optional<Nanos> inTurn) const {
-        Json json = phaseJson(access.recorder, inTurn);
+    Json accessJson(const VariantResult& access, std::optional<Nanos> sliceTime) const {
+        Json json = phaseJson(access.recorder, sliceTime);
         if (options_.access.rate > 0) {
             json["overdue"] = access.overdue;
         }
@@ -408,7 +409,7 @@ class Pillowfight {
     const PillowfightOptions& options_;
     ThreadTeam team_;
     Variants variants_;
-    Turns turns_;
+    SliceSchedule schedule_;
     DrawnKeys keys_;
     ValueSource values_;
     std::vector<ThreadResult> results_;

@@ -151,18 +151,18 @@ TEST_F(Plans, TheDeadlineEndsALane) {
 
 TEST_F(Plans, ASchedulePausesBetweenTurns) {
     options_.rate = 1000;
-    options_.batch = 10;  // due at 0, 10, 20 ... ms of the time in turn
+    options_.batch = 10;  // due at 0, 10, 20 ... ms of the time in slice
     auto plan = access({}, 1000 * kMilli, 1015 * kMilli);
     EXPECT_EQ(plan.next(0, 1000 * kMilli).ops, 10U);
     EXPECT_EQ(plan.next(0, 1010 * kMilli).at, 1010 * kMilli);
     EXPECT_EQ(plan.next(0, 1014 * kMilli).ops, 0U);
-    EXPECT_FALSE(plan.finished(0));  // nothing more is due, but the turn is not over
+    EXPECT_FALSE(plan.finished(0));  // nothing more is due, but the slice is not over
     EXPECT_EQ(plan.wakeAt(0), 1015 * kMilli);
     EXPECT_EQ(plan.next(0, 1015 * kMilli).ops, 0U);
     EXPECT_TRUE(plan.finished(0));
     EXPECT_FALSE(plan.exhausted());
 
-    plan.begin(5000 * kMilli, 5015 * kMilli);  // 15 ms of turns have passed: the next is due at 20
+    plan.begin(5000 * kMilli, 5015 * kMilli);  // 15 ms of slices have passed: the next is due at 20
     EXPECT_FALSE(plan.finished(0));
     EXPECT_EQ(plan.next(0, 5004 * kMilli).ops, 0U);
     EXPECT_EQ(plan.wakeAt(0), 5005 * kMilli);
@@ -171,7 +171,7 @@ TEST_F(Plans, ASchedulePausesBetweenTurns) {
 
     plan.begin(9000 * kMilli, 9015 * kMilli);  // 30 and 40 are due; the window stays full
     EXPECT_EQ(plan.overdue(9015 * kMilli), 20U);
-    // A late batch stays late by as much: 30 was due at once, 40 with 5 ms left in the turn.
+    // A late batch stays late by as much: 30 was due at once, 40 with 5 ms left in the slice.
     plan.begin(9900 * kMilli, 9915 * kMilli);
     EXPECT_EQ(plan.next(0, 9900 * kMilli).at, 9885 * kMilli);
     EXPECT_EQ(plan.next(0, 9900 * kMilli).at, 9895 * kMilli);
@@ -273,7 +273,7 @@ TEST_F(Plans, PopulateInTurnsContinuesAfterThePreviousTurn) {
     EXPECT_EQ(plan.next(0, 1000).ops, 0U);
     plan.answered(0, 0, protocol::Status::kSuccess, 2000);
     plan.answered(0, 1, protocol::Status::kEtmpfail, 2000);
-    EXPECT_TRUE(plan.finished(0));  // refused requests wait for the next turn
+    EXPECT_TRUE(plan.finished(0));  // refused requests wait for the next slice
     EXPECT_FALSE(plan.exhausted());
     plan.begin(2);
     EXPECT_FALSE(plan.finished(0));

@@ -2,8 +2,8 @@
 
 // PopulatePlan: every key, or a share of the keys, is stored (or deleted) once, in order; each
 // connection has its own range. A request that the server refuses temporarily is retried until it
-// is taken. See BatchTraffic for the contract. Alone it is one turn without end; in turns with
-// others (round_order.h) begin() opens each turn.
+// is taken. See BatchTraffic for the contract. Alone it is one slice without end; in slices with
+// others (round_order.h) begin() opens each slice.
 
 #include <limits>
 
@@ -30,8 +30,8 @@ class PopulatePlan {
     /// Refers to `values`, which outlives it.
     PopulatePlan(const PopulateOptions& options, LaneRange lanes, const ValueSource& values);
 
-    /// Opens a turn of `batches` batches per lane; after them the lane is finished until the next
-    /// turn.
+    /// Opens a slice of `batches` batches per lane; after them the lane is finished until the next
+    /// slice.
     void begin(std::uint32_t batches);
     /// True if every key is stored or deleted, or was refused permanently.
     bool exhausted() const;
@@ -51,7 +51,7 @@ class PopulatePlan {
     struct Lane {
         std::uint64_t cursor = 0;   // the next key, if it is chosen
         std::uint64_t pending = 0;  // chosen keys from there to the end of the lane's range
-        std::uint32_t allowed = std::numeric_limits<std::uint32_t>::max();  // batches in this turn
+        std::uint32_t allowed = std::numeric_limits<std::uint32_t>::max();  // batches in this slice
         std::vector<std::uint64_t> sent;   // ring by opaque: the key of each unanswered request
         std::vector<std::uint64_t> retry;  // refused, to be sent again
         Nanos notBefore = 0;

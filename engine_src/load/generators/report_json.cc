@@ -65,7 +65,7 @@ Json seriesJson(const Recorder& recorder) {
     return series;
 }
 
-Json phaseJson(const Recorder& recorder, std::optional<Nanos> inTurn) {
+Json phaseJson(const Recorder& recorder, std::optional<Nanos> sliceTime) {
     const OpCounts& total = recorder.total();
     Json phase{{"ops", total.ops()},
                {"gets", total.gets},
@@ -74,9 +74,9 @@ Json phaseJson(const Recorder& recorder, std::optional<Nanos> inTurn) {
                {"misses", total.misses},
                {"verified", total.verified},
                {"errors", toJson(total.errors)},
-               {"seconds", seconds(inTurn.value_or(recorder.elapsed()))}};
+               {"seconds", seconds(sliceTime.value_or(recorder.elapsed()))}};
     addRefusal(phase, recorder);
-    if (!inTurn) {
+    if (!sliceTime) {
         phase["series"] = seriesJson(recorder);
     }
     phase["latency_ns"] = latencyJson(recorder);

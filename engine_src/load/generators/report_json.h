@@ -20,10 +20,10 @@ nlohmann::ordered_json latencyJson(const Recorder& recorder);
 /// Returns points with t = end of the second, relative to the phase's start; the last may be
 /// partial.
 nlohmann::ordered_json seriesJson(const Recorder& recorder);
-/// Returns counters, seconds and latencies of a phase. `inTurn` is the time in seconds that the
-/// phase was in turn; without it, the phase had all its time and has a series.
+/// Returns counters, seconds and latencies of a phase. `sliceTime` is the time in seconds that the
+/// phase was under load; without it, the phase had all its time and has a series.
 nlohmann::ordered_json phaseJson(const Recorder& recorder,
-                                 std::optional<Nanos> inTurn = std::nullopt);
+                                 std::optional<Nanos> sliceTime = std::nullopt);
 /// Returns what the measured phase cost this process: `cpu` per load thread.
 nlohmann::ordered_json clientJson(const std::vector<CpuTime>& cpu, double wallSeconds,
                                   std::uint64_t ops);

@@ -78,7 +78,7 @@ void Variants::fail(std::size_t variant, const LoadError& error) const {
                                           "): " + error.what());
 }
 
-Turns::OpenClock Variants::openClock() const {
+SliceSchedule::OpenClock Variants::openClock() const {
     // By host, port and password: a connection serves all processes of its host.
     using Key = std::tuple<std::string, std::uint16_t, std::string>;
     using Connections = std::map<Key, std::shared_ptr<ClockConnection>>;
@@ -124,41 +124,44 @@ void Connected::drive(Traffic& traffic, Recorder& recorder) {
     }
 }
 
-std::vector<CpuTime> variantCpu(const Turns& turns, std::size_t threads, std::size_t variant) {
+std::vector<CpuTime> variantCpu(const SliceSchedule& schedule, std::size_t threads,
+                                std::size_t variant) {
     std::vector<CpuTime> cpu;
     for (std::size_t thread = 0; thread < threads; ++thread) {
-        cpu.push_back(turns.cpu(thread, variant));
+        cpu.push_back(schedule.cpu(thread, variant));
     }
     return cpu;
 }
 
-std::vector<CpuTime> wholeCpu(const Turns& turns, std::size_t threads) {
+std::vector<CpuTime> wholeCpu(const SliceSchedule& schedule, std::size_t threads) {
     std::vector<CpuTime> cpu;
     for (std::size_t thread = 0; thread < threads; ++thread) {
-        cpu.push_back(turns.cpu(thread));
+        cpu.push_back(schedule.cpu(thread));
     }
     return cpu;
 }
 
-void addGroup(Json& report, const Variants& variants, const Turns& turns, std::size_t threads,
-              const Json& slice, std::uint64_t roundSeed, std::vector<VariantReport> reports) {
+void addGroup(Json& report, const Variants& variants, const SliceSchedule& schedule,
+              std::size_t threads, const Json& slice, std::uint64_t roundSeed,
+              std::vector<VariantReport> reports) {
     Json group = slice;
     group["round_seed"] = roundSeed;
-    group["warmup_rounds"] = turns.warmupRounds();
-    group["rounds"] = turns.log(0).rounds();
-    group["seconds"] = seconds(turns.measuredTime());
-    group["idle_s"] = seconds(turns.idleTime());
+    group["warmup_rounds"] = schedule.warmupRounds();
+    group["rounds"] = schedule.log(0).rounds();
+    group["seconds"] = seconds(schedule.measuredTime());
+    group["idle_s"] = seconds(schedule.idleTime());
     group["variants"] = Json::array();
     std::uint64_t ops = 0;
     for (std::size_t variant = 0; variant < variants.size(); ++variant) {
-        for (const auto count : turns.log(variant).ops) {
+        for (const auto count : schedule.log(variant).ops) {
             ops += count;
         }
-        group["variants"].push_back(variantJson(variants[variant], turns.log(variant),
-                                                turns.idleCpu(variant), reports[variant]));
+        group["variants"].push_back(variantJson(variants[variant], schedule.log(variant),
+                                                schedule.idleCpu(variant), reports[variant]));
     }
     report["group"] = std::move(group);
-    report["client"] = clientJson(wholeCpu(turns, threads), seconds(turns.measuredTime()), ops);
+    report["client"] =
+            clientJson(wholeCpu(schedule, threads), seconds(schedule.measuredTime()), ops);
 }
 
 void addEnding(Json& report, const RunResult& result) {

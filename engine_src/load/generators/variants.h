@@ -8,7 +8,7 @@
 
 #include "load/core/event_loop.h"
 #include "load/core/recorder.h"
-#include "load/core/turns.h"
+#include "load/core/slice_schedule.h"
 #include "load/generators/group_options.h"
 #include "load/protocols/session.h"
 
@@ -39,7 +39,7 @@ class Variants {
     /// object.
     void detectProtocols(const std::atomic<bool>& stop);
 
-    Turns::OpenClock openClock() const;
+    SliceSchedule::OpenClock openClock() const;
 
   private:
     [[noreturn]] void fail(std::size_t variant, const LoadError& error) const;
@@ -72,14 +72,16 @@ struct VariantReport {  // NOLINT(bugprone-exception-escape): of the JSON's impl
 };
 
 /// Returns the CPU time of each thread in the variant's measured slices.
-std::vector<CpuTime> variantCpu(const Turns& turns, std::size_t threads, std::size_t variant);
+std::vector<CpuTime> variantCpu(const SliceSchedule& schedule, std::size_t threads,
+                                std::size_t variant);
 /// Returns the CPU time of each thread in the whole measured time.
-std::vector<CpuTime> wholeCpu(const Turns& turns, std::size_t threads);
+std::vector<CpuTime> wholeCpu(const SliceSchedule& schedule, std::size_t threads);
 
 /// Adds "group" and "client" to a report. `slice` is the length of slices; `reports` has an entry
 /// for each variant.
-void addGroup(nlohmann::ordered_json& report, const Variants& variants, const Turns& turns,
-              std::size_t threads, const nlohmann::ordered_json& slice, std::uint64_t roundSeed,
+void addGroup(nlohmann::ordered_json& report, const Variants& variants,
+              const SliceSchedule& schedule, std::size_t threads,
+              const nlohmann::ordered_json& slice, std::uint64_t roundSeed,
               std::vector<VariantReport> reports);
 
 /// Adds "interrupted", "failure" and "failed_variant" if they apply.

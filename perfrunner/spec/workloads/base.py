@@ -43,7 +43,7 @@ class AnyWorkload(Piece):
 
     @field_validator("schedule")
     @classmethod
-    def _takes_turns_if_it_can(cls, schedule: Schedule | None) -> Schedule | None:
+    def _interleaved_if_it_can(cls, schedule: Schedule | None) -> Schedule | None:
         if schedule == "interleaved" and cls.ALONE:
             raise ValueError(f"expected sequential: {cls.ALONE}")
         return schedule

@@ -1,4 +1,4 @@
-#include "load/core/turns.h"
+#include "load/core/slice_schedule.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace kv::load {
 
-struct Turns::Account {
+struct SliceSchedule::Account {
     explicit Account(std::size_t variants) : exhausted(variants, false), cpu(variants) {}
 
     ThreadMeter meter;
@@ -35,7 +35,7 @@ std::optional<Nanos> difference(std::optional<Nanos> now, std::optional<Nanos> b
 
 }  // namespace
 
-void SliceLog::add(const Slice& slice, Nanos firstBegin) {
+void SliceLog::add(const SliceFigures& slice, Nanos firstBegin) {
     start.push_back(slice.begin - firstBegin);
     wall.push_back(slice.wall);
     ops.push_back(slice.ops);
@@ -55,11 +55,11 @@ void SliceLog::add(const Slice& slice, Nanos firstBegin) {
     position.push_back(slice.position);
 }
 
-Nanos SliceLog::inTurn() const noexcept {
+Nanos SliceLog::sliceTime() const noexcept {
     return std::accumulate(wall.begin(), wall.end(), Nanos{0});
 }
 
-Turns::Turns(ThreadTeam& team, const TurnOptions& options, OpenClock openClock)
+SliceSchedule::SliceSchedule(ThreadTeam& team, const ScheduleOptions& options, OpenClock openClock)
     : team_(team),
       options_(options),
       openClock_(std::move(openClock)),
@@ -70,12 +70,12 @@ Turns::Turns(ThreadTeam& team, const TurnOptions& options, OpenClock openClock)
       idleCpu_(options.variants),
       accounts_(team.threads()),
       logs_(options.variants),
-      slices_(options.variants),
+      figures_(options.variants),
       order_(options.variants, options.seed) {}
 
-Turns::~Turns() = default;
+SliceSchedule::~SliceSchedule() = default;
 
-std::optional<Turns::Turn> Turns::next(std::size_t thread, Done done) {
+std::optional<SliceSchedule::Slice> SliceSchedule::next(std::size_t thread, Done done) {
     const Nanos now = nowNanos();
     auto& place = accounts_[thread];
     if (!place) {
@@ -90,32 +90,32 @@ std::optional<Turns::Turn> Turns::next(std::size_t thread, Done done) {
         place->delayBefore = delay;
         place->ended = now;
         place->ops = done.ops;
-        place->exhausted[turn_.variant] = done.exhausted;
+        place->exhausted[slice_.variant] = done.exhausted;
     }
     team_.inStep([this] { switchOver(); });
     if (over_ || team_.stop()) {
         return std::nullopt;
     }
     place->usageBegin = threadCpu();
-    if (turn_.measured && !place->measuredBegin) {
+    if (slice_.measured && !place->measuredBegin) {
         place->measuredBegin = place->usageBegin;
     }
     place->cpuBegin = ThreadMeter::cpu();
-    return turn_;
+    return slice_;
 }
 
-void Turns::abandon(std::size_t thread) {
+void SliceSchedule::abandon(std::size_t thread) {
     settleUsage(*accounts_[thread]);
 }
 
-void Turns::settleUsage(Account& account) const {
-    if (turn_.measured) {
+void SliceSchedule::settleUsage(Account& account) const {
+    if (slice_.measured) {
         account.measuredEnd = threadCpu();
-        account.cpu[turn_.variant] += account.measuredEnd - account.usageBegin;
+        account.cpu[slice_.variant] += account.measuredEnd - account.usageBegin;
     }
 }
 
-void Turns::switchOver() {
+void SliceSchedule::switchOver() {
     if (team_.stop() || over_) {
         return;
     }
@@ -127,11 +127,11 @@ void Turns::switchOver() {
             closeRound();
         }
     }
-    turn_.variant = order_[position_];
-    turn_.begin = nowNanos();
+    slice_.variant = order_[position_];
+    slice_.begin = nowNanos();
 }
 
-void Turns::start() {
+void SliceSchedule::start() {
     started_ = true;
     for (std::size_t variant = 0; variant < options_.variants; ++variant) {
         try {
@@ -152,13 +152,13 @@ void Turns::start() {
         }
     }
     ownEnd_ = readings_;
-    turn_.measured = options_.warmup == 0;
+    slice_.measured = options_.warmup == 0;
     order_.shuffle();
     firstBegin_ = nowNanos();
 }
 
 /// One reading of all clocks ends a slice and begins the next.
-void Turns::readClocks() {
+void SliceSchedule::readClocks() {
     std::swap(readings_, readingsBefore_);
     std::size_t variant = 0;
     try {
@@ -177,45 +177,48 @@ void Turns::readClocks() {
     }
 }
 
-void Turns::closeSlice() {
-    const auto variant = turn_.variant;
-    Slice slice;
-    slice.begin = turn_.begin;
-    slice.clientDelay = 0;
-    slice.position = position_;
-    Nanos ended = turn_.begin;
+void SliceSchedule::closeSlice() {
+    const auto variant = slice_.variant;
+    SliceFigures figures;
+    figures.begin = slice_.begin;
+    figures.clientDelay = 0;
+    figures.position = position_;
+    Nanos ended = slice_.begin;
     for (const auto& account : accounts_) {
         ended = std::max(ended, account->ended);
-        slice.ops += account->ops;
-        slice.clientCpu += account->cpuSpent;
-        slice.clientDelay = slice.clientDelay && account->delay
-                                    ? std::optional(*slice.clientDelay + *account->delay)
-                                    : std::nullopt;
+        figures.ops += account->ops;
+        figures.clientCpu += account->cpuSpent;
+        figures.clientDelay = figures.clientDelay && account->delay
+                                      ? std::optional(*figures.clientDelay + *account->delay)
+                                      : std::nullopt;
     }
-    slice.wall = ended - turn_.begin;
+    figures.wall = ended - slice_.begin;
     readClocks();
-    slice.cpu = difference(readings_[variant], std::exchange(ownEnd_[variant], readings_[variant]));
-    slice.ownCpu = difference(readings_[variant], readingsBefore_[variant]);
-    slice.foreignCpu = 0;
+    figures.cpu =
+            difference(readings_[variant], std::exchange(ownEnd_[variant], readings_[variant]));
+    figures.ownCpu = difference(readings_[variant], readingsBefore_[variant]);
+    figures.foreignCpu = 0;
     for (std::size_t other = 0; other < options_.variants; ++other) {
         const auto used = difference(readings_[other], readingsBefore_[other]);
         if (other != variant) {
-            slice.foreignCpu = used && slice.foreignCpu ? std::optional(*slice.foreignCpu + *used)
-                                                        : std::nullopt;
+            figures.foreignCpu = used && figures.foreignCpu
+                                         ? std::optional(*figures.foreignCpu + *used)
+                                         : std::nullopt;
         }
     }
-    slices_[variant] = slice;
+    figures_[variant] = figures;
 }
 
-void Turns::closeRound() {
-    const auto elapsed = slices_[turn_.variant].begin + slices_[turn_.variant].wall - firstBegin_;
-    if (turn_.measured) {
+void SliceSchedule::closeRound() {
+    const auto elapsed =
+            figures_[slice_.variant].begin + figures_[slice_.variant].wall - firstBegin_;
+    if (slice_.measured) {
         measuredEnd_ = firstBegin_ + elapsed;
         if (logs_.front().rounds() == 0) {
-            measuredBegin_ = slices_[order_[0]].begin;
+            measuredBegin_ = figures_[order_[0]].begin;
         }
         for (std::size_t variant = 0; variant < options_.variants; ++variant) {
-            logs_[variant].add(slices_[variant], measuredBegin_);
+            logs_[variant].add(figures_[variant], measuredBegin_);
         }
     } else {
         ++warmupRounds_;
@@ -223,18 +226,18 @@ void Turns::closeRound() {
     const bool exhausted = std::all_of(accounts_.begin(), accounts_.end(), [](const auto& account) {
         return std::all_of(account->exhausted.begin(), account->exhausted.end(), std::identity{});
     });
-    over_ = exhausted || (elapsed >= options_.end && turn_.measured);
-    turn_.measured = elapsed >= options_.warmup;
+    over_ = exhausted || (elapsed >= options_.end && slice_.measured);
+    slice_.measured = elapsed >= options_.warmup;
     position_ = 0;
-    ++turn_.round;
+    ++slice_.round;
     order_.shuffle();
 }
 
-CpuTime Turns::cpu(std::size_t thread, std::size_t variant) const {
+CpuTime SliceSchedule::cpu(std::size_t thread, std::size_t variant) const {
     return accounts_[thread] ? accounts_[thread]->cpu[variant] : CpuTime{};
 }
 
-CpuTime Turns::cpu(std::size_t thread) const {
+CpuTime SliceSchedule::cpu(std::size_t thread) const {
     const auto& account = accounts_[thread];
     return account && account->measuredBegin ? account->measuredEnd - *account->measuredBegin
                                              : CpuTime{};

@@ -1,9 +1,9 @@
 #pragma once
 
-// Turns: determines which variant is under load. A group is several servers (variants) that run at
-// the same time and are loaded in turn: a *slice* of load on one variant, a *round* of one slice of
-// every variant in a random order. All threads are on the same variant at the same time; a slice
-// ends when each has all its answers. A single server is a group of one variant.
+// SliceSchedule: determines which variant is under load. A group is several servers (variants) that
+// run at the same time and are loaded alternately: a *slice* of load on one variant, a *round* of
+// one slice of every variant in a random order. All threads are on the same variant at the same
+// time; a slice ends when each has all its answers. A single server is a group of one variant.
 //
 // Threads: each thread calls next() repeatedly. It ends the thread's part of the slice, waits for
 // the others, and returns the next slice. The last thread to arrive does the accounting
@@ -31,7 +31,7 @@ class VariantFailure : public LoadError {
     std::size_t variant;
 };
 
-struct TurnOptions {
+struct ScheduleOptions {
     std::size_t variants = 1;
     std::uint64_t seed = 0;  // of the rounds' orders
     // Counted from the first slice, checked at the end of a round:
@@ -42,7 +42,7 @@ struct TurnOptions {
     Nanos idle = 0;
 };
 
-struct Slice {
+struct SliceFigures {
     Nanos begin = 0;
     Nanos wall = 0;
     std::uint64_t ops = 0;
@@ -70,15 +70,15 @@ struct SliceLog {
     std::vector<Nanos> clientDelay;
     std::vector<std::size_t> position;  // in the round
 
-    void add(const Slice& slice, Nanos firstBegin);
+    void add(const SliceFigures& slice, Nanos firstBegin);
     std::size_t rounds() const noexcept { return wall.size(); }
     /// Sum of `wall`.
-    Nanos inTurn() const noexcept;
+    Nanos sliceTime() const noexcept;
 };
 
-class Turns {
+class SliceSchedule {
   public:
-    struct Turn {
+    struct Slice {
         std::size_t variant = 0;
         std::uint64_t round = 0;  // including warm-up
         Nanos begin = 0;
@@ -91,17 +91,17 @@ class Turns {
     };
 
     /// Returns the CPU clock of a variant, or null if there is none. Called by the last thread to
-    /// ask for the first turn; a LoadError becomes a VariantFailure.
+    /// ask for the first slice; a LoadError becomes a VariantFailure.
     using OpenClock = std::function<std::unique_ptr<CpuClock>(std::size_t variant)>;
 
     /// Refers to `team`, which outlives it.
-    Turns(ThreadTeam& team, const TurnOptions& options, OpenClock openClock);
-    ~Turns();
+    SliceSchedule(ThreadTeam& team, const ScheduleOptions& options, OpenClock openClock);
+    ~SliceSchedule();
 
     /// Called by each thread of the team; `done` is about its slice before (empty the first time).
     /// Returns nothing when the load ends: time over, all variants exhausted, or stopped. If a
     /// slice is aborted, its whole round is in no log. Throws VariantFailure if a clock fails.
-    std::optional<Turn> next(std::size_t thread, Done done);
+    std::optional<Slice> next(std::size_t thread, Done done);
     /// Called by a thread that fails in its slice, so that its CPU time is counted anyway.
     void abandon(std::size_t thread);
 
@@ -131,7 +131,7 @@ class Turns {
     void closeRound();
 
     ThreadTeam& team_;
-    TurnOptions options_;
+    ScheduleOptions options_;
     OpenClock openClock_;
     std::vector<std::unique_ptr<CpuClock>> clocks_;
     using Readings = std::vector<std::optional<Nanos>>;  // by variant, empty without a clock
@@ -144,10 +144,10 @@ class Turns {
     std::vector<SliceLog> logs_;
 
     // Written by the last thread of each slice, read by all after it.
-    std::vector<Slice> slices_;  // of the round, by variant
+    std::vector<SliceFigures> figures_;  // of the round, by variant
     RoundOrder order_;
     std::size_t position_ = 0;
-    Turn turn_;
+    Slice slice_;
     bool started_ = false;
     bool over_ = false;
     Nanos firstBegin_ = 0;

@@ -1,5 +1,5 @@
 // Slices and rounds without any connection: orders, accounting, ends.
-#include "load/core/turns.h"
+#include "load/core/slice_schedule.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -36,11 +36,11 @@ TEST(RoundOrder, IsUniformOverAllPermutations) {
     EXPECT_GT(chiSquare, 7.5);   // nor more even than by chance: p = .999
 }
 
-TEST(FillInTurns, ContinuesUntilEveryVariantIsFull) {
+TEST(FillInRotation, ContinuesUntilEveryVariantIsFull) {
     const std::vector<std::size_t> wanted{3, 1, 5};
     std::vector<std::size_t> order;
     const std::atomic<bool> stop{false};
-    fillInTurns(3, 7, stop, [&](std::size_t variant) {
+    fillInRotation(3, 7, stop, [&](std::size_t variant) {
         order.push_back(variant);
         return static_cast<std::size_t>(std::count(order.begin(), order.end(), variant)) <
                wanted[variant];
@@ -50,18 +50,18 @@ TEST(FillInTurns, ContinuesUntilEveryVariantIsFull) {
         EXPECT_EQ(static_cast<std::size_t>(std::count(order.begin(), order.end(), variant)),
                   wanted[variant]);
     }
-    // One turn of each in every round: the first three are all different.
+    // One part of each in every round: the first three are all different.
     EXPECT_EQ(std::set(order.begin(), order.begin() + 3), (std::set<std::size_t>{0, 1, 2}));
 }
 
-TEST(FillInTurns, EndsWhenItIsStopped) {
+TEST(FillInRotation, EndsWhenItIsStopped) {
     std::atomic<bool> stop{false};
-    int turns = 0;
-    fillInTurns(2, 7, stop, [&](std::size_t) {
-        stop = ++turns == 5;
+    int calls = 0;
+    fillInRotation(2, 7, stop, [&](std::size_t) {
+        stop = ++calls == 5;
         return true;
     });
-    EXPECT_EQ(turns, 5);
+    EXPECT_EQ(calls, 5);
 }
 
 TEST(RoundOrder, FollowsFromTheSeed) {
@@ -137,41 +137,43 @@ std::unique_ptr<CpuClock> noClock(std::size_t) {
     return nullptr;
 }
 
-/// The turns that one thread received.
-using Seen = std::vector<Turns::Turn>;
+/// The slices that one thread received.
+using Seen = std::vector<SliceSchedule::Slice>;
 
 struct Run {
     RunResult result;
     std::vector<Seen> seen;  // by thread
 };
 
-/// Runs all turns; `slice` is the load of a thread.
-Run runTurns(ThreadTeam& team, Turns& turns,
-             const std::function<Turns::Done(std::size_t thread, const Turns::Turn&)>& slice) {
+/// Runs all slices; `load` is that of a thread.
+Run runSlices(ThreadTeam& team, SliceSchedule& schedule,
+              const std::function<SliceSchedule::Done(std::size_t thread,
+                                                      const SliceSchedule::Slice&)>& load) {
     Run run;
     run.seen.resize(team.threads());
     run.result = team.run(
             [&](std::size_t thread) {
-                Turns::Done done;
-                while (const auto turn = turns.next(thread, done)) {
-                    run.seen[thread].push_back(*turn);
-                    done = slice(thread, *turn);
+                SliceSchedule::Done done;
+                while (const auto slice = schedule.next(thread, done)) {
+                    run.seen[thread].push_back(*slice);
+                    done = load(thread, *slice);
                 }
             },
             [] {});
     return run;
 }
 
-TEST(Turns, EveryRoundHasEveryVariantOnceAndTheAccountsAddUp) {
+TEST(SliceSchedule, EveryRoundHasEveryVariantOnceAndTheAccountsAddUp) {
     for (const std::size_t threads : {1U, 3U}) {
         ThreadTeam team(threads);
-        Turns turns(team, {.variants = 4, .seed = 3},
-                    [](std::size_t variant) -> std::unique_ptr<CpuClock> {
-                        return variant == 2 ? nullptr : std::make_unique<FakeClock>(0);
-                    });
-        const auto run = runTurns(team, turns, [](std::size_t thread, const Turns::Turn& turn) {
-            return Turns::Done{100 * turn.variant + thread, turn.round == 49};
-        });
+        SliceSchedule schedule(team, {.variants = 4, .seed = 3},
+                               [](std::size_t variant) -> std::unique_ptr<CpuClock> {
+                                   return variant == 2 ? nullptr : std::make_unique<FakeClock>(0);
+                               });
+        const auto run = runSlices(
+                team, schedule, [](std::size_t thread, const SliceSchedule::Slice& slice) {
+                    return SliceSchedule::Done{100 * slice.variant + thread, slice.round == 49};
+                });
         EXPECT_EQ(run.result.failure, "");
         ASSERT_EQ(run.seen[0].size(), 4 * 50U);
         RoundOrder order(4, 3);
@@ -188,9 +190,9 @@ TEST(Turns, EveryRoundHasEveryVariantOnceAndTheAccountsAddUp) {
             }
         }
         const std::uint64_t threadSum = threads * (threads - 1) / 2;
-        Nanos inTurn = 0;
+        Nanos sliceTime = 0;
         for (std::size_t variant = 0; variant < 4; ++variant) {
-            const auto& log = turns.log(variant);
+            const auto& log = schedule.log(variant);
             ASSERT_EQ(log.rounds(), 50U);
             EXPECT_EQ(log.ops, std::vector<std::uint64_t>(50, 100 * variant * threads + threadSum));
             EXPECT_EQ(log.ownCpu, std::vector<Nanos>(variant == 2 ? 0 : 50, 10));
@@ -204,127 +206,133 @@ TEST(Turns, EveryRoundHasEveryVariantOnceAndTheAccountsAddUp) {
                 EXPECT_EQ(log.cpu[round], static_cast<Nanos>(10 * since));
             }
             EXPECT_EQ(log.clientCpu.size(), 50U);
-            inTurn += log.inTurn();
+            sliceTime += log.sliceTime();
             for (std::size_t round = 0; round < 50; ++round) {
-                const auto& turn = run.seen[0][4 * round + log.position[round]];
-                EXPECT_EQ(turn.variant, variant);
-                EXPECT_EQ(turn.begin - run.seen[0][0].begin, log.start[round]);
+                const auto& slice = run.seen[0][4 * round + log.position[round]];
+                EXPECT_EQ(slice.variant, variant);
+                EXPECT_EQ(slice.begin - run.seen[0][0].begin, log.start[round]);
             }
         }
-        EXPECT_EQ(turns.warmupRounds(), 0U);
-        EXPECT_GE(turns.measuredTime(), inTurn);  // and the switches between slices
+        EXPECT_EQ(schedule.warmupRounds(), 0U);
+        EXPECT_GE(schedule.measuredTime(), sliceTime);  // and the switches between slices
     }
 }
 
-TEST(Turns, EverySliceRecordsWhoseCpuWasUsed) {
+TEST(SliceSchedule, EverySliceRecordsWhoseCpuWasUsed) {
     for (const std::size_t threads : {1U, 3U}) {
         ThreadTeam team(threads);
         // In each slice variant n uses 10^n, whichever variant the slice belongs to.
-        Turns turns(team, {.variants = 3, .seed = 9}, [](std::size_t variant) {
+        SliceSchedule schedule(team, {.variants = 3, .seed = 9}, [](std::size_t variant) {
             return std::make_unique<FakeClock>(0, variant == 0 ? 1 : variant == 1 ? 10 : 100);
         });
-        runTurns(team, turns, [](std::size_t, const Turns::Turn& turn) {
-            return Turns::Done{1, turn.round == 19};
+        runSlices(team, schedule, [](std::size_t, const SliceSchedule::Slice& slice) {
+            return SliceSchedule::Done{1, slice.round == 19};
         });
-        EXPECT_EQ(turns.log(0).ownCpu, std::vector<Nanos>(20, 1));
-        EXPECT_EQ(turns.log(0).foreignCpu, std::vector<Nanos>(20, 110));
-        EXPECT_EQ(turns.log(1).foreignCpu, std::vector<Nanos>(20, 101));
-        EXPECT_EQ(turns.log(2).ownCpu, std::vector<Nanos>(20, 100));
-        EXPECT_EQ(turns.log(2).foreignCpu, std::vector<Nanos>(20, 11));
-        EXPECT_EQ(turns.idleTime(), 0);
-        EXPECT_EQ(turns.idleCpu(0), std::nullopt);
+        EXPECT_EQ(schedule.log(0).ownCpu, std::vector<Nanos>(20, 1));
+        EXPECT_EQ(schedule.log(0).foreignCpu, std::vector<Nanos>(20, 110));
+        EXPECT_EQ(schedule.log(1).foreignCpu, std::vector<Nanos>(20, 101));
+        EXPECT_EQ(schedule.log(2).ownCpu, std::vector<Nanos>(20, 100));
+        EXPECT_EQ(schedule.log(2).foreignCpu, std::vector<Nanos>(20, 11));
+        EXPECT_EQ(schedule.idleTime(), 0);
+        EXPECT_EQ(schedule.idleCpu(0), std::nullopt);
     }
 }
 
-TEST(Turns, NothingIsLoadedInTheIdleTime) {
+TEST(SliceSchedule, NothingIsLoadedInTheIdleTime) {
     ThreadTeam team(2);
-    Turns turns(team, {.variants = 2, .seed = 9, .idle = 3 * kMilli},
-                [](std::size_t variant) -> std::unique_ptr<CpuClock> {
-                    return variant == 0 ? nullptr : std::make_unique<FakeClock>(0);
-                });
+    SliceSchedule schedule(team, {.variants = 2, .seed = 9, .idle = 3 * kMilli},
+                           [](std::size_t variant) -> std::unique_ptr<CpuClock> {
+                               return variant == 0 ? nullptr : std::make_unique<FakeClock>(0);
+                           });
     const auto begin = nowNanos();
-    const auto run = runTurns(team, turns, [](std::size_t, const Turns::Turn& turn) {
-        return Turns::Done{1, turn.round == 1};
+    const auto run = runSlices(team, schedule, [](std::size_t, const SliceSchedule::Slice& slice) {
+        return SliceSchedule::Done{1, slice.round == 1};
     });
     EXPECT_GE(run.seen[0].front().begin - begin, 3 * kMilli);
-    EXPECT_GE(2 * turns.idleTime(), 3 * kMilli);
-    EXPECT_EQ(turns.idleCpu(0), std::nullopt);
-    EXPECT_EQ(turns.idleCpu(1), 10);
-    EXPECT_EQ(turns.log(1).ownCpu, std::vector<Nanos>(2, 10)) << "the idle time is in no slice";
+    EXPECT_GE(2 * schedule.idleTime(), 3 * kMilli);
+    EXPECT_EQ(schedule.idleCpu(0), std::nullopt);
+    EXPECT_EQ(schedule.idleCpu(1), 10);
+    EXPECT_EQ(schedule.log(1).ownCpu, std::vector<Nanos>(2, 10)) << "the idle time is in no slice";
 }
 
-TEST(Turns, ThreadsAreOnOneVariantAtATime) {
+TEST(SliceSchedule, ThreadsAreOnOneVariantAtATime) {
     ThreadTeam team(3);
-    Turns turns(team, {.variants = 2, .seed = 1}, noClock);
+    SliceSchedule schedule(team, {.variants = 2, .seed = 1}, noClock);
     std::array<std::atomic<int>, 2> inside{};
     std::atomic<int> mixed{0};
-    runTurns(team, turns, [&](std::size_t thread, const Turns::Turn& turn) {
-        ++inside[turn.variant];
-        if (thread == turn.round % 3) {
+    runSlices(team, schedule, [&](std::size_t thread, const SliceSchedule::Slice& slice) {
+        ++inside[slice.variant];
+        if (thread == slice.round % 3) {
             std::this_thread::yield();
         }
-        mixed += inside[1 - turn.variant];
-        --inside[turn.variant];
-        return Turns::Done{1, turn.round == 300};
+        mixed += inside[1 - slice.variant];
+        --inside[slice.variant];
+        return SliceSchedule::Done{1, slice.round == 300};
     });
     EXPECT_EQ(mixed, 0);
-    EXPECT_EQ(turns.log(0).ops, std::vector<std::uint64_t>(301, 3));
+    EXPECT_EQ(schedule.log(0).ops, std::vector<std::uint64_t>(301, 3));
 }
 
-TEST(Turns, WarmUpAndEndAreByTimeAndWholeRounds) {
+TEST(SliceSchedule, WarmUpAndEndAreByTimeAndWholeRounds) {
     ThreadTeam team(1);
-    Turns turns(team, {.variants = 2, .seed = 0, .warmup = 3 * kMilli, .end = 9 * kMilli}, noClock);
-    const auto run = runTurns(team, turns, [](std::size_t, const Turns::Turn& turn) {
-        while (nowNanos() < turn.begin + kMilli) {
+    SliceSchedule schedule(
+            team, {.variants = 2, .seed = 0, .warmup = 3 * kMilli, .end = 9 * kMilli}, noClock);
+    const auto run = runSlices(team, schedule, [](std::size_t, const SliceSchedule::Slice& slice) {
+        while (nowNanos() < slice.begin + kMilli) {
         }
-        return Turns::Done{1, false};
+        return SliceSchedule::Done{1, false};
     });
     const auto& seen = run.seen[0];
     ASSERT_EQ(seen.size() % 2, 0U);
     const auto first = seen.front().begin;
     for (std::size_t i = 0; i < seen.size(); i += 2) {
         EXPECT_EQ(seen[i].measured, seen[i + 1].measured);  // a round is one or the other
-        EXPECT_EQ(seen[i].measured, i >= 2 * turns.warmupRounds());
+        EXPECT_EQ(seen[i].measured, i >= 2 * schedule.warmupRounds());
         EXPECT_TRUE(!seen[i].measured || seen[i].begin - first >= 3 * kMilli);
     }
-    EXPECT_GE(turns.warmupRounds(), 1U);
-    EXPECT_LE(turns.warmupRounds(), 2U);  // of 2 ms or more
-    EXPECT_GE(turns.log(0).rounds(), 1U);
-    EXPECT_EQ(turns.warmupRounds() + turns.log(0).rounds(), seen.size() / 2);
-    EXPECT_EQ(turns.log(0).start.front() + turns.log(1).start.front(),
-              seen[2 * turns.warmupRounds() + 1].begin - seen[2 * turns.warmupRounds()].begin);
+    EXPECT_GE(schedule.warmupRounds(), 1U);
+    EXPECT_LE(schedule.warmupRounds(), 2U);  // of 2 ms or more
+    EXPECT_GE(schedule.log(0).rounds(), 1U);
+    EXPECT_EQ(schedule.warmupRounds() + schedule.log(0).rounds(), seen.size() / 2);
+    EXPECT_EQ(
+            schedule.log(0).start.front() + schedule.log(1).start.front(),
+            seen[2 * schedule.warmupRounds() + 1].begin - seen[2 * schedule.warmupRounds()].begin);
 }
 
-TEST(Turns, ALateEndStillMeasuresOneRound) {
+TEST(SliceSchedule, ALateEndStillMeasuresOneRound) {
     ThreadTeam team(2);
-    Turns turns(team, {.variants = 2, .seed = 0, .warmup = 1, .end = 2}, noClock);
-    runTurns(team, turns, [](std::size_t, const Turns::Turn&) { return Turns::Done{7, false}; });
-    EXPECT_EQ(turns.warmupRounds(), 1U);
-    EXPECT_EQ(turns.log(1).ops, std::vector<std::uint64_t>{14});
-}
-
-TEST(Turns, ContinueUntilTheSlowestVariantIsExhausted) {
-    ThreadTeam team(2);
-    Turns turns(team, {.variants = 2, .seed = 5}, noClock);
-    runTurns(team, turns, [](std::size_t, const Turns::Turn& turn) {
-        const std::uint64_t last = turn.variant == 0 ? 3 : 6;
-        return Turns::Done{turn.round <= last ? 5U : 0U, turn.round >= last};
+    SliceSchedule schedule(team, {.variants = 2, .seed = 0, .warmup = 1, .end = 2}, noClock);
+    runSlices(team, schedule, [](std::size_t, const SliceSchedule::Slice&) {
+        return SliceSchedule::Done{7, false};
     });
-    EXPECT_EQ(turns.log(0).ops, (std::vector<std::uint64_t>{10, 10, 10, 10, 0, 0, 0}));
-    EXPECT_EQ(turns.log(1).ops, std::vector<std::uint64_t>(7, 10));
+    EXPECT_EQ(schedule.warmupRounds(), 1U);
+    EXPECT_EQ(schedule.log(1).ops, std::vector<std::uint64_t>{14});
 }
 
-TEST(Turns, AClockThatFailsEndsAllThreadsAndNamesTheVariant) {
+TEST(SliceSchedule, ContinueUntilTheSlowestVariantIsExhausted) {
+    ThreadTeam team(2);
+    SliceSchedule schedule(team, {.variants = 2, .seed = 5}, noClock);
+    runSlices(team, schedule, [](std::size_t, const SliceSchedule::Slice& slice) {
+        const std::uint64_t last = slice.variant == 0 ? 3 : 6;
+        return SliceSchedule::Done{slice.round <= last ? 5U : 0U, slice.round >= last};
+    });
+    EXPECT_EQ(schedule.log(0).ops, (std::vector<std::uint64_t>{10, 10, 10, 10, 0, 0, 0}));
+    EXPECT_EQ(schedule.log(1).ops, std::vector<std::uint64_t>(7, 10));
+}
+
+TEST(SliceSchedule, AClockThatFailsEndsAllThreadsAndNamesTheVariant) {
     for (const std::size_t threads : {1U, 3U}) {
         for (const int failAt : {1, 6}) {
             ThreadTeam team(threads);
-            Turns turns(team, {.variants = 3, .seed = 1},
-                        [&](std::size_t variant) -> std::unique_ptr<CpuClock> {
-                            return std::make_unique<FakeClock>(variant == 1 ? failAt : 0);
-                        });
-            const auto run = runTurns(team, turns, [](std::size_t, const Turns::Turn&) {
-                return Turns::Done{1, false};
-            });
+            SliceSchedule schedule(
+                    team, {.variants = 3, .seed = 1},
+                    [&](std::size_t variant) -> std::unique_ptr<CpuClock> {
+                        return std::make_unique<FakeClock>(variant == 1 ? failAt : 0);
+                    });
+            const auto run =
+                    runSlices(team, schedule, [](std::size_t, const SliceSchedule::Slice&) {
+                        return SliceSchedule::Done{1, false};
+                    });
             EXPECT_EQ(run.result.failure, "clock is gone");
             try {
                 std::rethrow_exception(run.result.cause);
@@ -333,25 +341,26 @@ TEST(Turns, AClockThatFailsEndsAllThreadsAndNamesTheVariant) {
             }
             // Reading 1 is before the first slice; reading 6 ends the second slice of round 2.
             for (std::size_t variant = 0; variant < 3; ++variant) {
-                EXPECT_EQ(turns.log(variant).rounds(), failAt == 1 ? 0U : 1U);
+                EXPECT_EQ(schedule.log(variant).rounds(), failAt == 1 ? 0U : 1U);
             }
         }
     }
 }
 
-TEST(Turns, AFailureInASliceBreaksItsRoundOff) {
+TEST(SliceSchedule, AFailureInASliceBreaksItsRoundOff) {
     for (const std::size_t threads : {1U, 3U}) {
         ThreadTeam team(threads);
-        Turns turns(team, {.variants = 2, .seed = 1}, noClock);
-        const auto run = runTurns(team, turns, [&](std::size_t thread, const Turns::Turn& turn) {
-            if (turn.round == 10 && turn.variant == 0 && thread == threads - 1) {
-                throw LoadError("lost");
-            }
-            return Turns::Done{1, false};
-        });
+        SliceSchedule schedule(team, {.variants = 2, .seed = 1}, noClock);
+        const auto run = runSlices(
+                team, schedule, [&](std::size_t thread, const SliceSchedule::Slice& slice) {
+                    if (slice.round == 10 && slice.variant == 0 && thread == threads - 1) {
+                        throw LoadError("lost");
+                    }
+                    return SliceSchedule::Done{1, false};
+                });
         EXPECT_EQ(run.result.failure, "lost");
-        EXPECT_EQ(turns.log(0).rounds(), 10U);
-        EXPECT_EQ(turns.log(1).rounds(), 10U);
+        EXPECT_EQ(schedule.log(0).rounds(), 10U);
+        EXPECT_EQ(schedule.log(1).rounds(), 10U);
     }
 }
 
