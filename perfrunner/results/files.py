@@ -82,11 +82,12 @@ class Contents:
 
     def _keep(self, path: Path) -> Content:
         content = _describe(path)
-        if self.has(content) and sha256_of(self.path(content.sha256)) == content.sha256:
-            return content
         place = self.path(content.sha256)
-        with path.open("rb") as source, _replacing(place) as target:
-            shutil.copyfileobj(source, target, CHUNK)
+        if self.has(content) and sha256_of(place) == content.sha256:
+            sync_path(place.parent)  # another group that stored it may not have done so yet
+        else:
+            with path.open("rb") as source, _replacing(place) as target:
+                shutil.copyfileobj(source, target, CHUNK)
         sync_path(self.directory)
         return content
 

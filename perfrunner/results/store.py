@@ -125,6 +125,7 @@ class ResultStore:
         with self._transaction() as connection:
             _insert(connection, experiments, _row(record), f"experiment {record.id}")
 
+    @outlasting
     def add(self, data: ExperimentData) -> None:
         """Store a whole experiment in one transaction. Raises AlreadyStoredError if its id is taken.
 

@@ -38,7 +38,7 @@ from perfrunner.results.records import (
     ExperimentRecord,
     TrialRecord,
 )
-from perfrunner.results.store import ResultStore
+from perfrunner.results.store import AlreadyStoredError, ResultStore
 from perfrunner.text import all_harmless
 
 _Record = TypeVar("_Record", ExperimentRecord, BuildRecord, TrialRecord)
@@ -135,9 +135,12 @@ def import_archive(
             _sync(unpacked)
             unpacked.rename(target)
     try:
+        sync_path(store.directory)
         _store(store, manifest, path, read)
-    except BaseException:
-        shutil.rmtree(target, ignore_errors=True)
+    except BaseException as error:
+        # If the server went away, the run may be stored; then its files stay.
+        if isinstance(error, AlreadyStoredError) or not _may_be_stored(store, run):
+            shutil.rmtree(target, ignore_errors=True)
         raise
     return Moved(manifest.experiment, len(manifest.trials), len(manifest.files))
 
@@ -325,6 +328,13 @@ def _sync(directory: Path) -> None:
     """Wait until the entries of all directories are on disk; the files are already."""
     for parent, _, _ in os.walk(directory):
         sync_path(Path(parent))
+
+
+def _may_be_stored(store: ResultStore, run: str) -> bool:
+    try:
+        return any(summary.experiment.id == run for summary in store.list())
+    except StoreError:
+        return True
 
 
 def _harmless(record: _Record) -> _Record:

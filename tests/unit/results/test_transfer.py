@@ -21,12 +21,14 @@ from perfrunner.errors import PerfrunnerError, StoreError, UsageError
 from perfrunner.experiment.session import resume
 from perfrunner.results import (
     BuildRecord,
+    ExperimentData,
     ExperimentRecord,
     ResultStore,
     TrialRecord,
     open_store,
     transfer,
 )
+from perfrunner.results.database_errors import ServerAwayError
 from perfrunner.results.transfer import MANIFEST, import_archive, write_archive
 from perfrunner.spec.pair import small_spec
 
@@ -447,3 +449,40 @@ def test_a_store_that_fails_leaves_nothing(
 
     monkeypatch.setattr(ResultStore, "keep_raw", full)
     assert refused(archive, tmp_path) == "no space left"
+
+
+def test_a_run_that_is_stored_keeps_its_files_though_the_server_went_away(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise ServerAwayError("postgresql://server: connection refused")
+
+    monkeypatch.setattr(ResultStore, "keep_raw", away)
+    monkeypatch.setattr(ResultStore, "delete", away)
+    with open_store(tmp_path / "there", None) as store:
+        with pytest.raises(ServerAwayError):
+            import_archive(store, archive)
+        assert [summary.experiment.id for summary in store.list()] == [RUN]
+        assert (tmp_path / "there" / RAW_DIR / "slices.json").exists()
+
+
+def test_the_files_of_a_run_are_on_disk_before_its_row(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "there"
+    synced = []
+    sync, add = transfer.sync_path, ResultStore.add
+
+    def recorded(path: Path) -> None:
+        synced.append(path)
+        sync(path)
+
+    def added(store: ResultStore, data: ExperimentData) -> None:
+        assert (there / RUN).is_dir()
+        assert synced[-1] == there, "the entry of the run's directory"
+        add(store, data)
+
+    monkeypatch.setattr(transfer, "sync_path", recorded)
+    monkeypatch.setattr(ResultStore, "add", added)
+    with open_store(there, None) as store:
+        assert import_archive(store, archive).trials == 2
