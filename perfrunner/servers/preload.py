@@ -10,6 +10,7 @@ those that it does not take. tcmalloc prints none.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import re
@@ -220,6 +221,9 @@ _JEMALLOC_REFUSED = re.compile(
     re.MULTILINE,
 )
 _OF_MIMALLOC = "MIMALLOC_"  # begins the variable of each option
+# mi_option_has_size_in_kib (src/options.c of mimalloc 3): read in bytes or with a unit, printed in KiB, rounded up.
+_IN_KIB = ("reserve_os_memory", "arena_reserve", "minimal_purge_size", "arena_max_object_size")
+_SIZE = re.compile(r"(\d+)(?:([kmgt])(?:i?b)?)?")
 _TRUTHS = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0"}
 
 
@@ -251,17 +255,19 @@ def read_back(allocator: AllocatorSpec, env: Mapping[str, str], log: str) -> dic
         if name.startswith(_OF_MIMALLOC)
     }
     for option, value in {**variables, **allocator.options}.items():
-        reported = printed.get(renamed.get(option, option))
+        current = renamed.get(option, option)
+        reported = printed.get(current)
         if reported is None:
             raise ValueError(f"this mimalloc has no option {option}; it has {', '.join(printed)}")
-        if not _is(value, reported):
+        if not _is(value, reported, size=current in _IN_KIB):
             raise ValueError(f"mimalloc has {option} {reported}, not {value}")
         read[f"env.{_OF_MIMALLOC}{option.upper()}"] = reported
     return read
 
 
-def _is(asked: str, printed: str) -> bool:
-    """Compare values; a size with a unit, such as 4KiB, is printed without one, and is taken as it is."""
+def _is(asked: str, printed: str, *, size: bool) -> bool:
     plain: Mapping[str, str] = _TRUTHS
-    text = plain.get(asked.lower(), asked)
-    return text == printed or re.fullmatch(r"\d+[kmgt](i?b)?", text.lower()) is not None
+    if size and (written := _SIZE.fullmatch(asked.lower())):
+        number, unit = written.groups(default="")
+        return printed == str(math.ceil(int(number) * 1024 ** " kmgt".index(unit or " ") / 1024))
+    return plain.get(asked.lower(), asked) == printed

@@ -19,8 +19,9 @@ def preloaded(preload: str, **options: object) -> AllocatorSpec:
     return AllocatorSpec.model_validate({"preload": preload, "options": options})
 
 
-def test_mimalloc_prints_all_of_them():
-    asked = preloaded("mimalloc", large_os_pages="yes", reset_delay=77, reserve_os_memory="1GiB")
+@pytest.mark.parametrize("size", ["1GiB", "1g", "1048576K", 1 << 30, (1 << 30) - 1023])
+def test_mimalloc_prints_all_of_them(size: object):
+    asked = preloaded("mimalloc", large_os_pages="yes", reset_delay=77, reserve_os_memory=size)
     assert asking(asked) == {"MIMALLOC_VERBOSE": "1"}
     assert read_back(asked, {}, MIMALLOC) == {
         "env.MIMALLOC_LARGE_OS_PAGES": "1",
@@ -36,6 +37,8 @@ def test_mimalloc_prints_all_of_them():
         ({"large_os_pages": 0}, "mimalloc has large_os_pages 1, not 0"),
         ({"reset_delay": "abc"}, "mimalloc has reset_delay 77, not abc"),
         ({"reset_delay": "10x"}, "mimalloc has reset_delay 77, not 10x"),
+        ({"reserve_os_memory": "2GiB"}, "mimalloc has reserve_os_memory 1048576, not 2GiB"),
+        ({"reserve_os_memory": (1 << 30) + 1}, "mimalloc has reserve_os_memory 1048576, not 1073"),
         ({"reset_delay": "1.5"}, "mimalloc has reset_delay 77, not 1.5"),
     ],
 )
