@@ -245,10 +245,12 @@ def _pooled(cases: Sequence[Series], p_look: float) -> list[Alarm]:
     The pooled value is the mean over the cases of their distance from the usual value, in units of their own
     spread.
     """
+    if len(cases) < 2:
+        return []
     shared = set.intersection(*({run.experiment for run in case.runs} for case in cases))
     first = cases[0]
     runs = [run for run in first.runs if run.experiment in shared]
-    if len(cases) < 2 or len(runs) < 2:
+    if len(runs) < 2:
         return []
     columns = [_standardised(case, shared) for case in cases]
     together = [sum(values) / len(values) for values in zip(*columns, strict=True)]

@@ -144,6 +144,19 @@ def test_without_runs_there_is_nothing(nights):
     assert np.isfinite(followed(nights([0.0]), "ops_per_s").series[0].runs[0].value)
 
 
+def test_variants_without_a_trial_of_the_baseline_have_no_series(trial, data):
+    """Two variants in two cases: more rows than variants, as where cases are pooled."""
+    spec = {"workloads": {"w": {}, "v": {}}}
+    trials = [
+        trial(block, variant, {"ops_per_s": 1e6 + block}, workload=workload)
+        for block in range(1, 4)
+        for variant in "bc"
+        for workload in "wv"
+    ]
+    matches = followed([data(trials, tuple("abc"), **spec)], "ops_per_s")
+    assert (matches.series, matches.alarms) == ((), ())
+
+
 def test_a_change_is_news_on_the_night_it_becomes_known_and_never_again(nights):
     """Whenever that is: a loss that became known on its sixth night was reported on none."""
     data = nights([0.05] * 14 + [0.0] * 8)
