@@ -20,6 +20,7 @@ import random
 import resource
 import signal
 import socket
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -32,6 +33,8 @@ from perfrunner.servers.registry import ADAPTERS, guess_kind, guess_protocol
 from perfrunner.servers.wire import UnfitError, Wire, WireError, connected, log_in
 
 POLL_S = 0.02
+_PRELOADS = b"LD_PRELOAD="
+_AUXILIARY, _SECURE = struct.Struct("@LL"), 23  # an entry of /proc/PID/auxv, and its AT_SECURE
 RUNS = "the program that it becomes"
 SILENT = "nothing listens on its port"
 PATIENCE_S = 20.0  # for an answer: a busy host may not schedule a server for seconds
@@ -88,6 +91,7 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
 
     `alive` tells whether the process that was started is still there then, and `listener` which process serves.
     `files` tells whether its program and the files that are asked about are the same as at another start.
+    `preload` tells how the loader treated LD_PRELOAD.
     `protocol` is given if the kind was guessed and the server does not speak the default protocol of that kind.
     """
     unknown = given.kind is None
@@ -116,6 +120,7 @@ def _wait_ready(given: argparse.Namespace) -> dict[str, Any]:
                     "state": asdict(state),
                     "listener": _serving(given),
                     "files": file_versions(given.pid, given.file, given.argument),
+                    "preload": read_preload(given.pid),
                 }
         except ConnectionRefusedError:
             pass
@@ -255,6 +260,46 @@ def file_versions(
 
 def _version(status: os.stat_result) -> list[int]:
     return [status.st_ino, status.st_size, status.st_mtime_ns]
+
+
+def read_preload(pid: int) -> dict[str, str | bool | None]:
+    """Return the `first` library that LD_PRELOAD named when a process began, and whether the loader `ignored` it.
+
+    What cannot be read is None. No other variable leaves the host, because some hold secrets.
+    """
+    proc = Path("/proc") / str(pid)
+    try:
+        first = first_preload((proc / "environ").read_bytes())
+    except OSError:  # of another user
+        first = None
+    return {
+        "first": os.path.realpath(first) if first and "/" in first else first,
+        "ignored": ignores_preloads(proc / "auxv"),
+    }
+
+
+def first_preload(environ: bytes) -> str | None:
+    """Return the first library of LD_PRELOAD in the content of /proc/PID/environ; empty if it names none.
+
+    None: the process wrote over it, as Redis does to show a title.
+    """
+    variables = environ.removesuffix(b"\0").split(b"\0") if environ else []
+    for variable in variables:
+        if variable.startswith(_PRELOADS):
+            libraries = variable.removeprefix(_PRELOADS).replace(b":", b" ").split()
+            return libraries[0].decode(errors="replace") if libraries else ""
+    return "" if all(b"=" in variable for variable in variables) else None
+
+
+def ignores_preloads(auxv: Path) -> bool | None:
+    """Return whether the loader ignored LD_PRELOAD, from /proc/PID/auxv: for programs that gain privileges."""
+    try:
+        content = auxv.read_bytes()
+    except OSError:  # of another user
+        return None
+    whole = len(content) - len(content) % _AUXILIARY.size  # of 32 bits, it may end in half an entry
+    entries = dict(_AUXILIARY.iter_unpack(content[:whole]))
+    return bool(entries.get(_SECURE, 0))
 
 
 def _began(pid: int) -> float:

@@ -106,6 +106,26 @@ def check_maps(maps: str, library: str, what: str) -> None:
         )
 
 
+def check_first(preload: Mapping[str, object], library: str, what: str) -> None:
+    """Raise TrialError if a server has the library without calling it, as far as `agent.read_preload` tells.
+
+    A library that is mapped may be behind another one, or be there because the server is linked with it.
+    """
+    first = preload["first"]
+    if preload["ignored"]:
+        raise TrialError(
+            f"{what} ignores the preloaded {library}: the program gains privileges when it starts",
+            "give a copy of the program without file capabilities and without its set-user-id bit",
+        )
+    if first not in (None, library):
+        raise TrialError(
+            f"{what} preloads {first} first, not {library}"
+            if first
+            else f"{what} does not preload {library}, though it is linked with it",
+            "start the server without a wrapper that changes LD_PRELOAD or removes variables",
+        )
+
+
 def _loader_cache() -> str:
     for program in _LDCONFIG:
         try:

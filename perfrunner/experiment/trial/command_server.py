@@ -29,7 +29,7 @@ from perfrunner.hosts.process import Completed, ExitStatus, ProcessHandle
 from perfrunner.hosts.transport import Transport
 from perfrunner.measure.memory import numbers
 from perfrunner.servers.adapter import HAS_NO_PASSWORD, REFUSES_PASSWORD, Adapter
-from perfrunner.servers.preload import check_maps
+from perfrunner.servers.preload import check_first, check_maps
 from perfrunner.servers.registry import ADAPTERS
 from perfrunner.spec.server import DIRECTORY, PORT
 
@@ -198,6 +198,7 @@ class CommandServer(ServerProcess):
         if command.library is not None:
             maps = self.host.read_text(f"/proc/{self.handle.pid}/maps")
             check_maps(maps, command.library, self.title)
+            check_first(answer["preload"], command.library, self.title)
 
     def wait_quiet(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout

@@ -46,6 +46,34 @@ def test_a_preload_that_the_loader_ignores_fails_the_run(servers: ServerLab, tmp
     assert "runs without the preloaded" in driver.stderr()
 
 
+@pytest.mark.parametrize(
+    ("preloads", "other"),
+    [("{other} {own}", "preloads {other} first"), (None, "does not preload")],
+    ids=["behind another", "only linked"],
+)
+def test_a_mapped_library_that_is_not_preloaded_first_fails_the_run(
+    servers: ServerLab, tmp_path: Path, preloads: str | None, other: str
+):
+    """The library is mapped in both cases; the second stands for a program that is linked with it."""
+    real = memcached()["server"]["command"][0]
+    libc = next(
+        line.split()[-1]
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if line.endswith("/libc.so.6")
+    )
+    names = {"other": library(tmp_path / "libempty.so", "int perfrunner_nothing;\n"), "own": libc}
+    env = {} if preloads is None else {"LD_PRELOAD": preloads.format(**names)}
+    wrapper = script(
+        tmp_path / "memcached",
+        f"import os, sys\nos.execve({real!r}, [{real!r}, *sys.argv[1:]], {env!r})\n",
+    )
+    two = {"server": {"command": [wrapper, "-p", "{port}"]}, "allocator": {"preload": "glibc"}}
+    servers.write({"one": memcached(), "two": two})
+    code, driver = servers.measure()
+    assert (code, driver.of("TrialStarted")) == (3, [])
+    assert other.format(**names) in driver.stderr()
+
+
 def test_a_wrapper_of_a_server_with_an_allocator_of_its_own_is_refused(
     servers: ServerLab, tmp_path: Path
 ):

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -235,6 +236,35 @@ def test_of_the_arguments_only_files_that_the_server_does_not_write_have_version
         child.kill()
     assert set(first) == set(second) == {str(jar), agent.RUNS}
     assert first[str(jar)] != second[str(jar)]
+
+
+@pytest.mark.parametrize(
+    ("env", "first"),
+    [
+        ({"LD_PRELOAD": "/lib/one.so:/lib/two.so", "SECRET": "x"}, "/lib/one.so"),
+        ({"LD_PRELOAD": " /lib/one.so /lib/two.so"}, "/lib/one.so"),
+        ({"LD_PRELOAD": ""}, ""),
+        ({"SECRET": "x=y"}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_first_preload_of_a_process(env: dict[str, str], first: str):
+    with subprocess.Popen(["/bin/cat"], env=env, stdin=subprocess.PIPE) as process:
+        preload = agent.read_preload(process.pid)
+    assert preload == {"first": os.path.realpath(first) if first else "", "ignored": False}
+
+
+@pytest.mark.parametrize("overwritten", [b"\0" * 64, b"a title" + b"\0" * 64, b"a title     "])
+def test_the_preload_of_a_process_that_wrote_its_title_over_it_is_unknown(overwritten: bytes):
+    assert agent.first_preload(overwritten) is None
+
+
+def test_the_loader_ignores_preloads_of_a_process_with_more_privileges(tmp_path: Path):
+    """AT_SECURE is 23 of getauxval(3); AT_PAGESZ, 6, is one more."""
+    for secure in (0, 1):
+        (tmp_path / "auxv").write_bytes(struct.pack("@6L", 6, 4096, 23, secure, 0, 0))
+        assert agent.ignores_preloads(tmp_path / "auxv") == bool(secure)
+    assert agent.ignores_preloads(tmp_path / "missing") is None
 
 
 def test_figures_of_a_process():
