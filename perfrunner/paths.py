@@ -76,19 +76,36 @@ def absolute_word(
     """Return a word of a command, or a variable's value, with absolute paths of what exists in `directory`.
 
     The server is started in another directory. `--option=PATH` and `PATH:PATH` are read too; a name without a slash is
-    a path if it has a suffix, as redis.conf has. `~/` is the home directory. `named` returns how a path is written.
+    a path if it has a suffix, as redis.conf has, or behind a name such as LD_LIBRARY_PATH=. `~/` is the home directory.
+    `named` returns how a path is written.
     """
     option, equals, value = word.rpartition("=")
     if not equals and word.startswith("-"):
         return word
-    parts = (_absolute_path(part, directory, named) for part in value.split(":"))
+    search = option.lower().endswith("path")
+    parts = (
+        _absolute_path(part, directory, named)
+        if search or "/" in part or Path(part).suffix
+        else part
+        for part in value.split(":")
+    )
     return option + equals + ":".join(parts)
+
+
+def absolute_variable(
+    name: str,
+    value: str,
+    directory: Path,
+    named: Callable[[Path], str] = lambda path: str(real_path(path)),
+) -> str:
+    """Return the value of a variable as `absolute_word` does, which knows from the name what is a path."""
+    return absolute_word(f"{name}={value}", directory, named).removeprefix(f"{name}=")
 
 
 def _absolute_path(text: str, directory: Path, named: Callable[[Path], str]) -> str:
     if text.startswith("~/"):
         return str(with_home(text))
-    if text.startswith("/") or not ("/" in text or Path(text).suffix):
+    if not text or text.startswith("/"):
         return text
     path = directory / text
     there = os.path.exists(path)  # noqa: PTH110  Path.exists raises for a long name

@@ -28,7 +28,7 @@ from perfrunner.servers.registry import ADAPTERS
 from perfrunner.sources.git import Repository
 from perfrunner.sources.run_git import GitError
 from perfrunner.spec.allocator import env_problems, is_crate
-from perfrunner.spec.server import ServerSpec
+from perfrunner.spec.server import ServerSpec, lost_libraries
 from perfrunner.spec.suggest import did_you_mean
 
 _DEPTH = 8  # of configuration files that include others
@@ -194,7 +194,9 @@ def _lost_paths(server: ServerSpec) -> dict[int, str]:
     return {
         at: f"expected a file that exists, or an absolute path: the server runs in another directory; got {word}"
         for at, word in enumerate(server.command[1:], 1)
-        if word.startswith(("./", "../")) or (word.endswith((".conf", ".cnf")) and word[0] != "/")
+        if word.startswith(("./", "../"))
+        or (word.endswith((".conf", ".cnf")) and word[0] != "/")
+        or lost_libraries(word)
     }
 
 

@@ -12,7 +12,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from perfrunner.build.artifact import needed
@@ -21,7 +20,7 @@ from perfrunner.hosts import Host
 from perfrunner.hosts.container import find_image
 from perfrunner.hosts.packing import tree_digest
 from perfrunner.hosts.transport import Transport
-from perfrunner.paths import absolute_word, with_home
+from perfrunner.paths import absolute_variable, absolute_word, with_home
 from perfrunner.servers.checks import own_allocator_text
 from perfrunner.servers.preload import ALLOCATOR_MARKS, how_to_install, library_in, read_elf
 from perfrunner.servers.prepare import (
@@ -119,9 +118,9 @@ def _with_paths(
     """Return the arguments and variables with files of the checkout as `named` writes them."""
     if server.checkout is None:
         return server.arguments, dict(server.env)
-    rewritten = partial(absolute_word, directory=server.checkout, named=named)
-    env = {name: rewritten(value) for name, value in server.env.items()}
-    return tuple(map(rewritten, server.arguments)), env
+    tree = server.checkout
+    env = {name: absolute_variable(name, text, tree, named) for name, text in server.env.items()}
+    return tuple(absolute_word(word, tree, named) for word in server.arguments), env
 
 
 def _named_files(server: PreparedServer) -> dict[str, Path]:
@@ -130,7 +129,8 @@ def _named_files(server: PreparedServer) -> dict[str, Path]:
 
     def note(path: Path) -> str:
         name = os.path.relpath(path, server.checkout)
-        files[f"files/{path.name if name.startswith('..') else name}"] = path
+        outside = Path(os.path.normpath(path)).name  # that of `..` is the name of a directory
+        files[f"files/{outside if name.startswith('..') else name}"] = path
         return ""
 
     _with_paths(server, note)

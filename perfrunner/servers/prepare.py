@@ -28,7 +28,7 @@ from perfrunner.build.tools import (
 from perfrunner.errors import BuildError, UsageError
 from perfrunner.hosts.container import Image, find_image
 from perfrunner.hosts.local import LocalTransport
-from perfrunner.paths import absolute_word, real_path, sha256_of, with_home
+from perfrunner.paths import absolute_variable, absolute_word, real_path, sha256_of, with_home
 from perfrunner.servers.checks import (
     HERE,
     find_program,
@@ -40,7 +40,7 @@ from perfrunner.servers.preload import find_library
 from perfrunner.sources.git import AS_STORED, UNSHALLOW, Commit, Repository
 from perfrunner.sources.run_git import caller_settings
 from perfrunner.spec.allocator import PRELOAD, AllocatorSpec, is_crate
-from perfrunner.spec.server import ServerSpec
+from perfrunner.spec.server import ServerSpec, lost_libraries
 from perfrunner.spec.variant import Variant
 
 # The program in the artifact of an allocator that is built for LD_PRELOAD (engine_src/allocators/CMakeLists.txt).
@@ -199,9 +199,16 @@ def _built_from(checkout: Checkout) -> dict[str, Any]:
 def _in_checkout(
     arguments: Sequence[str], env: Mapping[str, str], tree: Path
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return arguments and variables with absolute paths of what exists in a checkout."""
+    """Return arguments and variables with absolute paths of what exists in a checkout. Raises BuildError."""
     words = tuple(absolute_word(word, tree) for word in arguments)
-    return words, {name: absolute_word(value, tree) for name, value in env.items()}
+    values = {name: absolute_variable(name, value, tree) for name, value in env.items()}
+    for text in (*words, *(f"{name}={value}" for name, value in values.items())):
+        if lost := lost_libraries(text):
+            raise BuildError(
+                f"LD_LIBRARY_PATH: expected directories of the checkout, or absolute paths; got {lost}",
+                "let server.build (ab: --build) make the directory, or correct its name",
+            )
+    return words, values
 
 
 def _check_names_checkout(texts: Sequence[str], tree: Path) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perfrunner.paths import absolute_word, is_file, real_path, with_home
+from perfrunner.paths import absolute_variable, absolute_word, is_file, real_path, with_home
 from perfrunner.spec.document import Mark, Node, Path_, Problems, describe, load_document, size
 from perfrunner.spec.yaml_core import MAX_DEPTH, MAX_NODES
 
@@ -184,7 +184,12 @@ def _absolute_words(words: Node) -> Node:
     children = words.value.items() if isinstance(words.value, dict) else enumerate(words.value)
     for key, child in list(children):
         if isinstance(child.value, str):
-            text = absolute_word(child.value, _directory(child.mark))
+            directory = _directory(child.mark)
+            text = (
+                absolute_variable(key, child.value, directory)
+                if isinstance(key, str)
+                else absolute_word(child.value, directory)
+            )
             words = words.with_child(key, Node(text, child.mark))
     return words
 

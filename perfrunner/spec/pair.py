@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from perfrunner.errors import UsageError
-from perfrunner.paths import absolute_word, is_directory, with_home
+from perfrunner.paths import absolute_variable, absolute_word, is_directory, with_home
 from perfrunner.spec.matrix import variant_name
 from perfrunner.spec.model import Spec
 from perfrunner.spec.server import DIRECTORY, PORT, own_words, step_words
@@ -168,7 +168,7 @@ def command_of(text: str, *, built: bool = False) -> Command:
         raise ValueError(f"it has no {PORT}")
     words = [str(with_home(word)) if word.startswith("~/") else word for word in words]
     if not built:
-        env = {name: absolute_word(value, Path.cwd()) for name, value in env.items()}
+        env = {name: absolute_variable(name, value, Path.cwd()) for name, value in env.items()}
         words[1:] = (absolute_word(word, Path.cwd()) for word in words[1:])
     for at in {0, len(words) - len(own_words(words))} if not built else ():
         if at < len(words) and ("/" in words[at] or words[at].startswith("~")):

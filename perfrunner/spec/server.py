@@ -73,6 +73,16 @@ def own_words(command: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
+def lost_libraries(assignment: str) -> str | None:
+    """Return a directory of `LD_LIBRARY_PATH=…` that is still relative, so that the loader would miss it; else None.
+
+    Those that exist have become absolute. `$ORIGIN` is the program's directory.
+    """
+    name, _, value = assignment.partition("=")
+    parts = re.split("[:;]", value) if name == "LD_LIBRARY_PATH" else []
+    return next((part for part in parts if part and part[0] not in "/$"), None)
+
+
 def step_words(text: str) -> list[str]:
     """Return a command of a build as words: the shell with the text if it needs one. Raises ValueError."""
     return ["sh", "-c", text] if _SHELL & set(text) else shlex.split(text)

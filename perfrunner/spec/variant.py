@@ -18,7 +18,7 @@ from pydantic import (
 from perfrunner.errors import UsageError
 from perfrunner.spec.allocator import SYSTEM, AllocatorSpec, env_problems
 from perfrunner.spec.base import ListAsTuple, Piece, ScalarText, VariantName, matching, refuse
-from perfrunner.spec.server import DIRECTORY, PORT, ServerSpec
+from perfrunner.spec.server import DIRECTORY, PORT, ServerSpec, lost_libraries
 from perfrunner.spec.source import SourceSpec
 from perfrunner.spec.suggest import misspelt
 from perfrunner.spec.switches import checked_options
@@ -240,6 +240,15 @@ class Variant(Piece):
                     if placeholder in value
                 }
             )
+            if server.image is None and server.git is None:  # else they are not here yet
+                refuse(
+                    {
+                        name: "expected directories that exist, or absolute paths: the server runs in another"
+                        f" directory; got {lost}"
+                        for name, value in env.items()
+                        if (lost := lost_libraries(f"{name}={value}"))
+                    }
+                )
         return env
 
     @field_validator("settings_check")

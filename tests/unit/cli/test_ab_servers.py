@@ -213,6 +213,15 @@ def test_what_needs_a_shell_is_refused(cli, play, program, text: str, part: str)
     assert not hasattr(runner, "arguments") or runner.arguments is None
 
 
+def test_directories_of_search_paths_are_those_of_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lib").mkdir()
+    command = command_of("LD_LIBRARY_PATH=lib:.:none MODE=lib server {port}")
+    assert command.env == {"LD_LIBRARY_PATH": f"{tmp_path}/lib:{tmp_path}:none", "MODE": "lib"}
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -111,7 +111,7 @@ def test_files_of_a_checkout_that_a_command_names_are_sent(host: Host, tmp_path:
     item = Variant.model_validate(
         {
             "name": "v",
-            "env": {"PATHS": "/opt:./etc"},
+            "env": {"PATHS": "/opt:./etc", "LD_LIBRARY_PATH": "etc"},
             "server": {
                 "git": str(tmp_path / "repository"),
                 "command": ["./srv", *words],
@@ -124,6 +124,7 @@ def test_files_of_a_checkout_that_a_command_names_are_sent(host: Host, tmp_path:
     files = placed.sent / "files"
     assert placed.arguments == (f"{files}/srv.conf", f"--load={files}/mod.so", *words[2:])
     assert placed.env["PATHS"] == f"/opt:{files}/etc"
+    assert placed.env["LD_LIBRARY_PATH"] == f"{placed.sent}/lib:{files}/etc"
     assert (files / "srv.conf").read_text() == "1\n"
     assert (files / "etc" / "b").read_text() == "2\n"
     assert list((placed.sent / "lib").glob("libtinfo.so*"))

@@ -58,6 +58,20 @@ def test_files_of_a_checkout_are_found_from_another_directory(repository: Path) 
     assert made.env == {"PATHS": f"{tree}/srv:/opt", "B": "./none"}
 
 
+def test_a_search_path_outside_of_the_checkout_is_refused(repository: Path) -> None:
+    server = ServerSpec(command=("./srv", "{port}"), git=str(repository), build=(("mkdir", "lib"),))
+
+    def made(search: str) -> PreparedServer:
+        variant = Variant(name="v", server=server, env={"LD_LIBRARY_PATH": search})
+        return prepare(variant, repository.parent / "cache", Path("nowhere"))
+
+    single = made("lib:.")
+    tree = single.program.parent
+    assert single.env == {"LD_LIBRARY_PATH": f"{tree}/lib:{tree}"}
+    with pytest.raises(BuildError, match=r"LD_LIBRARY_PATH: expected directories .* got none"):
+        made("lib:none")
+
+
 def test_a_failed_build_names_the_submodules_that_are_not_there(repository: Path) -> None:
     with pytest.raises(BuildError, match=r"^false 1 failed") as failed:
         prepared(repository, ("false", "1"))

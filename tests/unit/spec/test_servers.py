@@ -94,6 +94,23 @@ def test_paths_of_files_are_those_of_the_spec(servers: Servers):
         assert "server.command[3]: expected a file that exists, or an absolute path" in wrong[0]
 
 
+def test_directories_of_search_paths_are_those_of_the_spec(servers: Servers):
+    """Of other values, a word that is the name of a directory stays as it is."""
+    (servers.directory / "new").mkdir()
+    words = '[/usr/bin/env, LD_LIBRARY_PATH=., ./memcached, -p, "{port}", --mode=new, new'
+    env = "env: {LD_LIBRARY_PATH: '.:new::/opt:$ORIGIN', B: new}"
+    spec = servers.load(('[./memcached, -p, "{port}", -t, 2', words), ("env: {A: b}", env))
+    two, here = spec.variants["two"], servers.directory
+    assert two.server is not None
+    assert two.server.command[1] == f"LD_LIBRARY_PATH={here}"
+    assert two.server.command[-2:] == ("--mode=new", "new")
+    assert two.env == {"LD_LIBRARY_PATH": f"{here}:{here}/new::/opt:$ORIGIN", "B": "new"}
+    (wrong,) = servers.errors(("env: {A: b}", "env: {LD_LIBRARY_PATH: '/opt:none'}"))
+    assert "env.LD_LIBRARY_PATH: expected directories that exist, or absolute paths" in wrong
+    (wrong,) = servers.errors(('[./memcached, -p, "{port}", -t, 2', words.replace("=.,", "=none,")))
+    assert "server.command[1]: expected a file that exists, or an absolute path" in wrong
+
+
 def test_a_build_may_be_written_as_in_a_shell(servers: Servers):
     subprocess.run(["git", "init", "-q", str(servers.directory)], check=True)
     git = ["git", "-C", str(servers.directory), "-c", "user.name=a", "-c", "user.email=a@b"]
