@@ -234,5 +234,12 @@ def _fits(experiment: ExperimentRecord, spec: Spec, case: tuple[str, str]) -> bo
         measured_settings(then.get("workloads", {}).get(workload) or {})
         == measured_settings(now["workloads"][workload])
         and then.get("engine") == now["engine"]
+        and _server(then) == _server(now)
         and bucket in [*then.get("buckets", []), NO_BUCKET]
     )
+
+
+def _server(spec_json: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the server that a recorded spec's baseline starts, of any revision; empty for the engine."""
+    server = spec_json.get("variants", {}).get(spec_json.get("baseline"), {}).get("server") or {}
+    return {key: value for key, value in server.items() if value and key != "revision"}

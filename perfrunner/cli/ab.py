@@ -306,8 +306,8 @@ INHERITED = ("--set", "--profile", "--source", "--cluster", "--workloads")
     epilog="\b\nExamples:\n  perfrunner aa specs/experiments/quickstart.yaml"
     "\n  perfrunner aa spec.yaml --workloads pillowfight --repeats 20"
     "\n  perfrunner aa                               the spec of the latest experiment"
-    "\n\nThe noise floor is valid for the same workloads on the same hosts. Later reports in the same"
-    "\nresults directory show it.",
+    "\n\nThe noise floor is valid for the same server and workloads on the same hosts. Later reports in"
+    "\nthe same results directory show it.",
 )
 @click.argument(
     "spec_path", metavar="[SPEC]", required=False, type=click.Path(path_type=Path), default=None

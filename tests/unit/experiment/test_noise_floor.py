@@ -13,6 +13,7 @@ from perfrunner.experiment.session import resolved
 from perfrunner.results import ExperimentRecord, ExperimentState, ResultStore, TrialRecord
 from perfrunner.spec.loader import load_spec
 from perfrunner.spec.model import Spec
+from perfrunner.spec.server import ServerSpec
 from tests.support.fakes import spec_text
 
 HOSTS = {"here": {"hostname": "box", "cpus": 2, "cpu_model": "M", "boot_id": "a"}}
@@ -99,3 +100,21 @@ def test_another_workload_or_engine_has_another_floor(tmp_path: Path, store: Res
     assert name not in {record["workload"] for record in changed}
     engine = spec.engine.model_copy(update={"threads": 9})
     assert known_noise_floor(store, spec.model_copy(update={"engine": engine}), HOSTS) == []
+
+
+def test_another_server_has_another_floor(tmp_path: Path, store: ResultStore) -> None:
+    """Another revision of it has not: its build is compared."""
+
+    engine = make(tmp_path)
+
+    def served(**server: object) -> Spec:
+        update = {"server": ServerSpec.model_validate(server)}
+        variants = {key: item.model_copy(update=update) for key, item in engine.variants.items()}
+        return engine.model_copy(update={"variants": variants})
+
+    built = {"command": ["./srv", "{port}"], "git": "/srv"}
+    spec = served(**built, revision="1.0")
+    keep(store, spec.against_itself(), "aa")
+    assert known_noise_floor(store, served(**built, revision="2.0"), HOSTS)
+    for other in ({**built, "git": "/other"}, {**built, "command": ["./srv", "{port}", "-t", "9"]}):
+        assert known_noise_floor(store, served(**other), HOSTS) == []
