@@ -18,17 +18,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from perfrunner.analysis.account import THROUGHPUT, TOTAL_CPU, lacks_total_cpu
 from perfrunner.analysis.cases import primary_metrics, type_of
 from perfrunner.analysis.model import Interval
-from perfrunner.analysis.series import History, Series, leaning, resolution_of, scaled, verdict_of
+from perfrunner.analysis.series import (
+    History,
+    Key,
+    Series,
+    leaning,
+    resolution_of,
+    scaled,
+    verdict_of,
+)
 from perfrunner.domain import Case
 
 if TYPE_CHECKING:
     from perfrunner.analysis.model import Row
-    from perfrunner.analysis.series import Alarm
     from perfrunner.results import ExperimentData, ExperimentRecord, ExperimentSummary
     from perfrunner.spec.metrics import MetricType
 
@@ -263,8 +270,6 @@ LEVEL = 0.002  # of a comparison, on the side of a loss
 # quarter of cases, and the commit of the night before would have the loss (tools/evidence/simulated.py).
 BACK = 10
 
-Key: TypeAlias = tuple[str, str, str, str]  # metric, variant, workload, bucket type
-
 
 @dataclass(frozen=True)
 class Suspicion:
@@ -276,8 +281,7 @@ class Suspicion:
 
     @property
     def key(self) -> Key:
-        series = self.series
-        return (series.metric.id, series.variant, *series.case)
+        return self.series.key
 
 
 def suspicions(histories: Sequence[History], since: datetime) -> list[Suspicion]:
@@ -310,26 +314,13 @@ def confirms_loss(row: Row) -> bool | None:
 def _of_alarms(
     histories: Sequence[History], since: datetime
 ) -> Iterator[tuple[Series, int | None]]:
-    """Yield the series that each new alarm for the worse is most about, and the run that began the change."""
+    """Yield each series that a new alarm for the worse is about, and the run that began the change."""
     for history in histories:
         for alarm in history.known_after(since):
-            if alarm.verdict == "worse" and (series := _series_of(history, alarm)) is not None:
+            for series in history.series if alarm.verdict == "worse" else ():
                 runs = [run.experiment for run in series.runs]
-                yield series, runs.index(alarm.first)
-
-
-def _series_of(history: History, alarm: Alarm) -> Series | None:
-    cases = alarm.moved or alarm.cases
-    return next(
-        (
-            series
-            for series in history.series
-            if series.variant == alarm.variant
-            and series.case in cases
-            and any(run.experiment == alarm.first for run in series.runs)
-        ),
-        None,
-    )
+                if series.key in alarm.keys and alarm.first in runs:
+                    yield series, runs.index(alarm.first)
 
 
 def _clean(commit: str | None) -> bool:

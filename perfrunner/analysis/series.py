@@ -200,6 +200,7 @@ def _distance(values: Array) -> float:
     return float(np.abs(values - np.median(values)).sum())
 
 
+Key: TypeAlias = tuple[str, str, str, str]  # of a series: metric, variant, workload, bucket type
 # changed: the metric has no direction.
 LevelVerdict: TypeAlias = Literal["better", "worse", "changed"]
 
@@ -253,6 +254,10 @@ class Series:
     runs: tuple[Run, ...]
     levels: tuple[Level, ...]
 
+    @property
+    def key(self) -> Key:
+        return (self.metric.id, self.variant, *self.case)
+
     def verdict(self, number: int = -1) -> LevelVerdict | None:
         """Compare level `number` (the latest by default) with the previous level; None for the first level."""
         if self.levels[number].p is None:
@@ -280,6 +285,11 @@ class Alarm:
     known_run: int
     p: float
     moved: tuple[Case, ...]
+
+    @property
+    def keys(self) -> set[Key]:
+        """The series that the alarm is about: those that moved, or all if none moved much by itself."""
+        return {(self.metric.id, self.variant, *case) for case in self.moved or self.cases}
 
     def __str__(self) -> str:
         against = "" if self.variant == self.baseline else f" against {self.baseline}"

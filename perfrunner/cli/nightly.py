@@ -346,8 +346,8 @@ def _night(
 ) -> SpecNight:
     """Summarize a night of a spec from the history of each followed metric.
 
-    Each alarm that became known since the last reported run is news, unless a direct comparison decided about it; and
-    so is each loss that a comparison confirmed.
+    Each alarm that became known since the last reported run is news, unless direct comparisons decided about each of
+    the cases; and so is each loss that a comparison confirmed.
     """
     from perfrunner.report.history import SpecNight, alarm_text, history_text
     from perfrunner.report.redact import hidden
@@ -362,7 +362,7 @@ def _night(
         alarm
         for history in outcome.histories
         for alarm in history.known_after(since)
-        if not any(decision.is_about(alarm) for decision in outcome.decided)
+        if alarm.verdict != "worse" or not alarm.keys <= {it.key for it in outcome.decided}
     ]
     confirmed = [decision for decision in outcome.decided if decision.text]
     changed = {(a.metric.id, a.variant) for a in news}

@@ -9,16 +9,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfrunner.analysis.nights import BLOCKS, Key, Suspicion, confirms_loss, suspicions
+from perfrunner.analysis.nights import BLOCKS, Suspicion, confirms_loss, suspicions
+from perfrunner.analysis.series import Key
 from perfrunner.errors import EXIT_OK
 
 if TYPE_CHECKING:
-    from perfrunner.analysis.series import Alarm, History
+    from perfrunner.analysis.series import History
     from perfrunner.results import ExperimentData
     from perfrunner.spec.model import Spec
 
 DIRECTORY = "verify"  # below the nightly directory: the generated specs
 FILE = "verified.json"
+MOST = 6  # comparisons of a spec in a night: a loss in many cases needs no more to be believed
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,6 @@ class Decision:
     bad: str
     loss: bool
     text: str = ""
-
-    def is_about(self, alarm: Alarm) -> bool:
-        """Return whether the alarm is a change for the worse of the compared series."""
-        return alarm.verdict == "worse" and any(
-            self.key == (alarm.metric.id, alarm.variant, *case) for case in alarm.cases
-        )
 
 
 @dataclass
@@ -55,14 +51,22 @@ class Verification:
     def decide(self, spec: Spec, histories: Sequence[History], since: datetime) -> list[Decision]:
         """Decide each suspicion of tonight by a comparison, or by one of an earlier night that still applies.
 
-        The losses that earlier nights confirmed and could not report are decisions as well.
+        The losses that earlier nights confirmed and could not report are decisions as well. Of more than MOST
+        comparisons, the others are not made, and nothing is decided about their series. `bisect` searches once for the
+        losses of a variant and metric.
         """
+        compared = 0
         decisions = [it for it in _kept(self.directory).get(spec.name, []) if it.text]
         for suspicion in suspicions(histories, since):
             earlier = _kept(self.directory).get(spec.name, [])
             decision = next((it for it in earlier if _applies(it, suspicion)), None)
             if decision is None:
-                decision = self._compared(spec, suspicion)
+                if compared == MOST:
+                    self.log(f"{_what(suspicion)} looks worse: {MOST} others were compared\n")
+                    continue
+                compared += 1
+                first = not any(it.text and it.key[:2] == suspicion.key[:2] for it in decisions)
+                decision = self._compared(spec, suspicion, self.bisect if first else lambda _: "")
                 if decision is None:
                     continue
                 _keep(self.directory, {spec.name: [*earlier, decision]})
@@ -70,7 +74,9 @@ class Verification:
                 decisions.append(decision)
         return decisions
 
-    def _compared(self, spec: Spec, suspicion: Suspicion) -> Decision | None:
+    def _compared(
+        self, spec: Spec, suspicion: Suspicion, bisect: Callable[[Suspicion], str]
+    ) -> Decision | None:
         """Compare the two commits of a suspicion; None if that fails, so that nothing is decided."""
         from perfrunner.analysis.account import COUNTERPARTS
         from perfrunner.analysis.compare import compare
@@ -83,7 +89,7 @@ class Verification:
         path = self.directory / DIRECTORY / f"{direct.name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(spec_document(direct), encoding="utf-8")
-        what = f"{series.metric.id} of {series.variant} on {series.case}"
+        what = _what(suspicion)
         self.log(f"{what} looks worse: comparing {suspicion.good} with {suspicion.bad}\n")
         code = self.run(path)
         data = self.latest(direct.name) if code == EXIT_OK else None
@@ -106,11 +112,14 @@ class Verification:
         self.log(f"{'confirmed' if loss else 'not confirmed'}: {shown} in {row.effect.n} blocks\n")
         text = ""
         if loss:
-            where = (
-                self.bisect(suspicion) or f"commits {suspicion.good} (exclusive) to {suspicion.bad}"
-            )
+            where = bisect(suspicion) or f"commits {suspicion.good} (exclusive) to {suspicion.bad}"
             text = f"worse: {what}: {shown} in {row.effect.n} interleaved blocks; {where}"
         return Decision(suspicion.key, suspicion.good, suspicion.bad, loss, text)
+
+
+def _what(suspicion: Suspicion) -> str:
+    series = suspicion.series
+    return f"{series.metric.id} of {series.variant} on {series.case}"
 
 
 def note_reported(directory: Path, specs: Sequence[str]) -> None:

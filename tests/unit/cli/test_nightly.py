@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from perfrunner.children import PERFRUNNER
-from perfrunner.cli import main, nightly, output
+from perfrunner.cli import main, nightly, nightly_verify, output
 from tests.support.nights import ONCE, OUT
 
 
@@ -65,6 +65,51 @@ def test_what_a_direct_comparison_refutes_is_not_reported(followed, nights, cli)
     assert nights.compared
     logs = (cli.directory / OUT / "nightly" / "logs").iterdir()
     assert any("\nnot confirmed: " in f"\n{path.read_text()}" for path in logs)
+
+
+@pytest.fixture
+def two_cases(nights):
+    nights.workloads = ("pf", "ap")
+
+
+@pytest.mark.parametrize("broken", ["pf", "ap"])
+def test_a_loss_in_two_cases_is_reported_unless_both_are_refuted(
+    two_cases, followed, nights, broken
+):
+    nights.broken = {broken}
+    mails = [text for text in (followed(0.0, None) for _ in range(6)) if text]
+    assert len(mails) == 1
+    assert "worse: ops_per_s of je against glibc on" in " ".join(mails[0].split())
+    compared = [name for document in nights.compared for name in document["workloads"]]
+    assert {*compared} == {"pf", "ap"}
+
+
+def test_a_loss_that_is_refuted_in_both_cases_is_not_reported(two_cases, followed, nights):
+    assert [followed(0.0) for _ in range(6)] == [""] * 6
+    assert len(nights.compared) > 1
+
+
+def test_no_more_comparisons_than_the_most_decide_in_a_night(
+    two_cases, followed, nights, monkeypatch
+):
+    """What was not compared is reported by the nights alone."""
+    monkeypatch.setattr(nightly_verify, "MOST", 1)
+    mails = []
+    for _ in range(6):
+        nights.compared.clear()
+        mails.append(followed(0.0, None))
+        assert len(nights.compared) <= 1
+    assert [bool(text) for text in mails].count(True) == 1
+
+
+def test_a_loss_in_two_cases_is_bisected_once(two_cases, followed, nights, monkeypatch):
+    searched = []
+    monkeypatch.setattr(nightly, "_bisected", lambda *given: searched.append(given) or "commit x")
+    nights.truth = -0.05
+    mails = [text for text in (followed(0.0, None, "--bisect") for _ in range(4)) if text]
+    assert len(mails) == 1
+    assert [document["workloads"].keys() for document in nights.compared] == [{"pf"}, {"ap"}]
+    assert len(searched) == 1
 
 
 def test_the_mail_names_the_commit_that_a_bisection_finds(followed, nights, monkeypatch):
