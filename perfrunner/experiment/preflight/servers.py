@@ -114,7 +114,7 @@ def deploy_server(
     settings |= _allocator(variant, server, process, log) | tunables
     for name in (TUNABLES, *ALIASES) if tunables else ():
         settings.pop(f"env.{name}", None)
-    for text, remedy in _warnings(spec, variant, server, adapter, state):
+    for text, remedy in _warnings(spec, variant, server, adapter, process):
         listener.on_event(Warned(f"{variant.name}: {text}", remedy))
     listener.on_event(SettingsCheckPassed(variant.name, node, settings))
     deployed = Deployed(
@@ -180,7 +180,7 @@ def _refuse_to_save(variant: Variant, saved: str | None, placement: Placement) -
 
 
 def _warnings(
-    spec: Spec, variant: Variant, server: PreparedServer, adapter: Adapter, state: State
+    spec: Spec, variant: Variant, server: PreparedServer, adapter: Adapter, process: CommandServer
 ) -> Iterator[tuple[str, str]]:
     """Yield what disturbs the measurement of a started server, each with what to do."""
     program = None if variant.server is None else variant.server.program
@@ -197,7 +197,13 @@ def _warnings(
             f"{library} defines no malloc: the server keeps its own allocator",
             "preload the library of an allocator, unless that is meant",
         )
-    for text in (*adapter.warnings(state), adapter.missing):
+    if server.image is not None and process.listener is None:
+        text = (
+            "the descriptors of its container cannot be read: it is not checked that the container's first"
+            " process, which is measured, is the one that serves"
+        )
+        yield text, "a wrapper script of the image must end with exec"
+    for text in (*adapter.warnings(State(**process.state)), adapter.missing):
         if text:
             yield text, ""
 

@@ -122,13 +122,17 @@ class CommandSetup(ServerSetup):
 
 @dataclass
 class CommandServer(ServerProcess):
-    """A running server of any kind. `kind`, `state` and a `protocol` that was guessed are known after `wait_ready`."""
+    """A running server of any kind. `kind`, `state` and a `protocol` that was guessed are known after `wait_ready`.
+
+    So is `listener`, the process that serves, unless its descriptors cannot be read.
+    """
 
     setup: CommandSetup
     kind: str = field(default="", init=False)
     protocol: str = field(default="", init=False)
     state: Mapping[str, Any] = field(default_factory=dict, init=False)
     files: Mapping[str, Sequence[int]] = field(default_factory=dict, init=False)
+    listener: int | None = field(default=None, init=False)
 
     HAS_FIGURES = False
     MUST_STOP = (
@@ -188,13 +192,18 @@ class CommandServer(ServerProcess):
         self.kind, self.state = str(answer["kind"]), answer["state"]
         self.protocol = str(answer["protocol"])
         if not isinstance(self.handle, Container):
-            self._refuse_wrapper(answer.get("listener"))
+            self.listener = answer.get("listener")
+            self._refuse_wrapper()
             self.files = answer["files"]
             self._refuse_change()
         else:
             self.handle.find_process(self.setup.cpus)
             name = f"{self.setup.name}.{CONTAINER}"
             self.recorder.process_known(self.host.name, self.setup.name, name, self.handle.pid)
+            argv = self._agent(["wait-ready", f"--pid={self.handle.pid}", "--timeout=5"])
+            done = self.host.run(argv, timeout=ASK_TIMEOUT_S, check=False)
+            self.listener = self._document(done).get("listener")
+            self._refuse_wrapper()
         if command.library is not None:
             maps = self.host.read_text(f"/proc/{self.handle.pid}/maps")
             check_maps(maps, command.library, self.title)
@@ -286,8 +295,9 @@ class CommandServer(ServerProcess):
                     f" redis --maxmemory), reduce items, or allow it with limits.{limit}",
                 )
 
-    def _refuse_wrapper(self, listener: int | None) -> None:
+    def _refuse_wrapper(self) -> None:
         """Raise TrialError if another process than the one that was started serves: its figures would be missing."""
+        listener = self.listener
         if listener in (None, self.handle.pid):
             return
         name = self.host.run(["cat", f"/proc/{listener}/comm"], check=False).stdout.strip()
