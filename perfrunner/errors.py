@@ -26,11 +26,15 @@ _CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class PerfrunnerError(Exception):
-    """An error with a message for the user and an optional `hint` that says what to do."""
+    """An error with a message for the user and an optional `hint` that says what to do.
+
+    `of_machine`: the machine or the clone lacks what a revision needs; the revision itself may be good.
+    """
 
     exit_code: ClassVar[int] = EXIT_FAILED
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
+    def __init__(self, message: str, hint: str | None = None, *, of_machine: bool = False) -> None:
+        self.of_machine = of_machine
         self.message = harmless(message)
         self.hint = None if hint is None else harmless(hint)
         super().__init__(self.message)
@@ -65,8 +69,15 @@ class BuildError(PerfrunnerError):
     `log` is the file with the output of the failed command, which the message names.
     """
 
-    def __init__(self, message: str, hint: str | None = None, log: str | None = None) -> None:
-        super().__init__(message, hint)
+    def __init__(
+        self,
+        message: str,
+        hint: str | None = None,
+        log: str | None = None,
+        *,
+        of_machine: bool = False,
+    ) -> None:
+        super().__init__(message, hint, of_machine=of_machine)
         self.log = log
 
 

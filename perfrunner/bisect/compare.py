@@ -51,7 +51,7 @@ class Comparer:
         """Compare a commit with the good revision.
 
         Without an estimate if the commit cannot be built or checked. Raises an error if the good
-        revision cannot.
+        revision cannot, or if the reason is the machine or the clone, and not the commit.
         """
         from perfrunner.sources.resolve import resolve_sources
 
@@ -60,7 +60,7 @@ class Comparer:
         try:
             sources = resolve_sources(spec, self.engine_src, self.cache_dir)
         except UsageError as error:
-            if not error.message.startswith(f"variant {name}: "):
+            if error.of_machine or not error.message.startswith(f"variant {name}: "):
                 raise
             return Measured(why=error.message)
         if spec.variants[name].server is not None:
@@ -76,6 +76,8 @@ class Comparer:
         try:
             programs = _programs(self._build(spec, name, sources))
         except BuildError as error:
+            if error.of_machine:
+                raise
             return replace(_unbuilt(error), content=content)
         measured = self._by_programs(commit, programs, good) or self._run(spec, name)
         return replace(measured, content=content, programs=programs)
@@ -104,7 +106,7 @@ class Comparer:
                 )
                 tell(BuildFinished(variant, built.build_id, built.cached, built.seconds))
             except (BuildError, UsageError) as error:
-                if variant == spec.baseline:
+                if variant == spec.baseline or error.of_machine:
                     raise
                 return _unbuilt(error)
         return self._run(spec, name)

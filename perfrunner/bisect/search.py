@@ -79,11 +79,16 @@ class BisectState:
 
     @classmethod
     def load(cls, path: Path) -> BisectState | None:
-        """Read a state; None if there is no file. Raises StoreError if it cannot be read."""
+        """Read a state; None if there is no file. Raises StoreError if it cannot be read.
+
+        Commits that were skipped without a measurement are left out: they may build today.
+        """
         try:
             document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             steps: Sequence[dict[str, Any]] = document.pop("steps")
-            return cls(**document, steps=[Step(**step) for step in steps])
+            known = [Step(**step) for step in steps]
+            measured = [s for s in known if s.outcome != "skip" or s.experiment is not None]
+            return cls(**document, steps=measured)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError) as error:

@@ -149,7 +149,7 @@ def build(
         provenance = read_provenance(path)
     except OSError as error:
         raise BuildError(
-            f"{error.filename or cache_dir}: {error.strerror}", space_hint(error)
+            f"{error.filename or cache_dir}: {error.strerror}", space_hint(error), of_machine=True
         ) from error
     return Artifact(identity, path, provenance, cached, time.monotonic() - began)
 

@@ -65,7 +65,7 @@ def own_cache(cache_dir: Path) -> None:
     except OSError as error:
         message = f"cannot use the build cache {cache_dir}: {error.strerror}"
         if hint := space_hint(error):
-            raise BuildError(message, hint) from error
+            raise BuildError(message, hint, of_machine=True) from error
         raise UnusableCacheError(
             message, "name a writable directory with --cache DIR or PERFRUNNER_CACHE"
         ) from error

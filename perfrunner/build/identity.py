@@ -182,6 +182,7 @@ def _hash_files(root: Path, files: Iterator[Path]) -> str:
             raise BuildError(
                 f"{path} is a pointer of Git LFS, not the file itself",
                 "git lfs install && git lfs pull",
+                of_machine=True,
             )
         name = path.relative_to(root).as_posix()
         digest.update(os.fsencode(f"{name}\0{len(data)}\0"))  # a name need not be UTF-8

@@ -74,7 +74,7 @@ def relink(
         provenance = read_provenance(path)
     except OSError as error:
         raise BuildError(
-            f"{error.filename or path}: {error.strerror}", space_hint(error)
+            f"{error.filename or path}: {error.strerror}", space_hint(error), of_machine=True
         ) from error
     return Artifact(identity, path, provenance, cached, time.monotonic() - began)
 

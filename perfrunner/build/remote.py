@@ -89,6 +89,7 @@ def ask(
             f"{host.name}: {answer['error']}",
             f"{hint} (on {host.name})" if hint else None,
             log=answer.get("log"),
+            of_machine=bool(answer.get("of_machine")),
         )
     if done.exit == _NOT_FOUND:
         raise BuildError(
@@ -96,7 +97,9 @@ def ask(
             f"apt-get install python3 (on {host.name})",
         )
     last = (done.stderr.strip().splitlines() or ["no message"])[-1][:_MOST_SHOWN]
-    raise BuildError(f"{host.name}: the builder ended with status {done.exit}: {last}")
+    raise BuildError(
+        f"{host.name}: the builder ended with status {done.exit}: {last}", of_machine=True
+    )
 
 
 def _builder(host: Host) -> str:
@@ -218,7 +221,9 @@ class BuildHost:
             yield
         except OSError as error:
             place = error.filename or self.cache_dir
-            raise BuildError(f"{place}: {error.strerror}", space_hint(error)) from error
+            raise BuildError(
+                f"{place}: {error.strerror}", space_hint(error), of_machine=True
+            ) from error
 
     @property
     def _cache(self) -> str:
@@ -252,7 +257,9 @@ class BuildHost:
             log.parent.mkdir(parents=True, exist_ok=True)
             self.host.transport.get_file(error.log, log)
             message = error.message.replace(error.log, str(log))
-            raise BuildError(message, error.hint, log=str(log)) from error
+            raise BuildError(
+                message, error.hint, log=str(log), of_machine=error.of_machine
+            ) from error
 
     def _fetch(
         self,

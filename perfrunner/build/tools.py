@@ -181,6 +181,15 @@ _TELLING = re.compile(
 _NOISE = re.compile(
     r"-Werror|^\[\d+/\d+\]|^FAILED:|warnings being treated|^ninja: build stopped|^-- "
 )
+# Messages of the compilers and of the shell, not words that a quoted line of source may contain.
+_OUT_OF_MEMORY = re.compile(
+    r"Killed signal|terminated with signal 9|unable to execute command: Killed|\d Killed\b|^Killed$"
+    r"|: Cannot allocate memory|virtual memory exhausted|out of memory allocating|LLVM ERROR: out of memory",
+    re.MULTILINE,
+)
+_OFFLINE = re.compile(
+    r"Could not resolve host|failure in name resolution|Network is unreachable", re.IGNORECASE
+)
 _TERM_PATIENCE_S = 2.0
 # Colours and other control sequences of terminals, which some Makefiles print into pipes as well.
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
@@ -265,8 +274,10 @@ def failed(what: str, status: int, lines: Sequence[str], log: Path) -> BuildErro
     """Return the error of a command: its error lines, its log, and the package to install if known."""
     how = f"status {status}" if status >= 0 else f"signal {-status}"
     text = "\n".join(f"  {line}" for line in excerpt(lines))
-    hint = missing_package(lines)
-    return BuildError(f"{what} failed ({how}):\n{text}\n  log: {log}", hint, log=str(log))
+    hint = machine_hint(lines)
+    return BuildError(
+        f"{what} failed ({how}):\n{text}\n  log: {log}", hint, str(log), of_machine=hint is not None
+    )
 
 
 def excerpt(lines: Sequence[str]) -> list[str]:
@@ -285,11 +296,14 @@ def excerpt(lines: Sequence[str]) -> list[str]:
     return shown or [line.strip()[:300] for line in lines if line.strip()][-EXCERPT_LINES:]
 
 
-def missing_package(lines: Sequence[str]) -> str | None:
-    """Return `apt-get install ...` for packages that CMake did not find."""
+def machine_hint(lines: Sequence[str]) -> str | None:
+    """Return what to do if the machine lacks a package, disk space, memory or a network; None otherwise.
+
+    Packages without which CMake goes on are not counted.
+    """
     text = "\n".join(lines)
     asked = re.findall(
-        r'(?:provided by|Could NOT find|package configuration file provided by) "?(\w+)'
+        r'(?:provided by|(?<!-- )Could NOT find|package configuration file provided by) "?(\w+)'
         r"|Package '(\w+)', required|No package '(\w+)' found",
         text,
     )
@@ -298,6 +312,10 @@ def missing_package(lines: Sequence[str]) -> str | None:
         return f"apt-get install {' '.join(packages)}"
     if "No space left" in text:
         return "free some disk space; `perfrunner clean` removes old builds"
+    if _OUT_OF_MEMORY.search(text):
+        return "the machine ran out of memory: end other programs, or give it more memory"
+    if _OFFLINE.search(text):
+        return "the build needs the network: check the connection, name servers and proxy"
     return None
 
 

@@ -3,7 +3,7 @@
     python3 -I builder.pyz find|build|relink|forget|tools REQUEST
 
 A line is {"line": ...} for output of a build. The last line is {"done": {...}} or {"error": ..., "hint": ...,
-"log": ...}. It is the local builder with the host's tools, environment and cache, and needs only Python's
+"log": ..., "of_machine": ...}. It is the local builder with the host's tools, environment and cache, and needs only Python's
 standard library (remote.py sends it).
 """
 
@@ -63,12 +63,14 @@ def serve(command: str, text: str) -> int:
     try:
         _say({"done": COMMANDS[command](json.loads(text))})
     except BuildError as error:
-        _say({"error": error.message, "hint": error.hint, "log": error.log})
+        described = {"hint": error.hint, "log": error.log, "of_machine": error.of_machine}
+        _say({"error": error.message, **described})
         return 3
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        _say({"error": f"{error.filename or 'a file'}: {error.strerror or error}"})
+        message = f"{error.filename or 'a file'}: {error.strerror or error}"
+        _say({"error": message, "of_machine": True})
         return 3
     return 0
 

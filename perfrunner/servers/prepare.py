@@ -382,6 +382,7 @@ def check_out(
                         inherited=(fd,),
                     )
                 except BuildError as error:
+                    error.of_machine |= variables is trusting  # a step of git
                     raise _with_hint(error, tree, repository) from error
         (tree / _DONE).write_text(built_from.sha, encoding="ascii")
     return checkout
@@ -407,9 +408,9 @@ def _with_hint(error: BuildError, tree: Path, repository: Repository) -> BuildEr
         return error
     if repository.shallow and not any(tree.glob("[!.]*")):
         # A shallow clone shares no objects: what no branch of it reaches is not in the checkout.
-        return BuildError(error.message, UNSHALLOW, error.log)
+        return BuildError(error.message, UNSHALLOW, error.log, of_machine=True)
     if not (tree / ".gitmodules").is_file():
         return error
     command = "git submodule update --init --recursive"
     hint = f"the checkout has no submodules; if the build needs them, begin it with: {command}"
-    return BuildError(error.message, hint, error.log)
+    return BuildError(error.message, hint, error.log, of_machine=error.of_machine)

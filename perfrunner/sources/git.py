@@ -105,6 +105,7 @@ class Repository:
                 f"{self.top} is a partial clone and lacks content that is needed here",
                 f"fetch it: git -C {self.top} fetch --refetch --no-filter, or for one revision"
                 f" git -C {self.top} archive -o /dev/null REVISION",
+                of_machine=True,
             ) from error
 
     @property
@@ -281,6 +282,7 @@ class Repository:
             raise UsageError(
                 f"{sha[:12]} has the submodule {name}, which is not checked out in {self.top}",
                 f"git -C {self.top} submodule update --init {name}",
+                of_machine=True,
             )
         try:
             repository.git("cat-file", "-e", f"{commit}^{{commit}}")
@@ -288,6 +290,7 @@ class Repository:
             raise UsageError(
                 f"{sha[:12]} has the submodule {name} at {commit[:12]}, which {directory} does not have",
                 f"git -C {directory} fetch --all --tags",
+                of_machine=True,
             ) from None
         return repository
 
@@ -344,7 +347,7 @@ def _unreadable(directory: Path, message: str) -> UsageError:
             f"{directory} is in a repository without a work tree",
             f"create one: git -C {directory} worktree add DIRECTORY",
         )
-    return UsageError(f"git cannot read {directory}: {message}")
+    return UsageError(f"git cannot read {directory}: {message}", of_machine=True)
 
 
 def _utf8(text: str) -> str:

@@ -115,9 +115,11 @@ def resolve_sources(spec: Spec, engine_src: Path, cache_dir: Path) -> Sources:
             variants[name] = resolved(variant.source)
             check_switches(variant, snapshots[variants[name].sha256].path)
         except (UsageError, BuildError) as error:
-            raise UsageError(f"variant {name}: {error.message}", error.hint) from error
+            raise UsageError(
+                f"variant {name}: {error.message}", error.hint, of_machine=error.of_machine
+            ) from error
         except GitError as error:
-            raise UsageError(f"variant {name}: git failed: {error}") from error
+            raise UsageError(f"variant {name}: git failed: {error}", of_machine=True) from error
     distances = _distances(variants, spec.baseline, snapshots, engine_src)
     return Sources(variants, tools, snapshots, distances, servers)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perfrunner.build.artifact import parse_ldd
-from perfrunner.build.tools import excerpt, failed, missing_package, run_logged
+from perfrunner.build.tools import excerpt, failed, machine_hint, run_logged
 from perfrunner.errors import BuildError
 from perfrunner.servers.agent import is_alive
 from tests.support.waiting import until
@@ -68,17 +68,44 @@ def test_packages() -> None:
         'By not providing "FindRocksDB.cmake" in CMAKE_MODULE_PATH this project has',
         'asked CMake to find a package configuration file provided by "RocksDB", but',
     ]
-    assert missing_package(lines) == "apt-get install librocksdb-dev"
-    assert missing_package(["Package 'libevent', required by 'virtual:world', not found"]) == (
+    assert machine_hint(lines) == "apt-get install librocksdb-dev"
+    assert machine_hint(["Package 'libevent', required by 'virtual:world', not found"]) == (
         "apt-get install libevent-dev"
     )
-    assert missing_package(["No package 'hwloc' found"]) == "apt-get install libhwloc-dev"
+    assert machine_hint(["No package 'hwloc' found"]) == "apt-get install libhwloc-dev"
     assert (
-        missing_package(["Could NOT find OpenSSL, try to set the path"])
+        machine_hint(["Could NOT find OpenSSL, try to set the path"])
         == "apt-get install libssl-dev"
     )
-    assert missing_package(["a.cc:1: error: x"]) is None
-    assert "disk" in (missing_package(["cannot write: No space left on device"]) or "")
+    assert machine_hint(["a.cc:1: error: x"]) is None
+    assert machine_hint(["-- Could NOT find OpenSSL (missing: x)", "a.cc:1: error: x"]) is None
+    assert "disk" in (machine_hint(["cannot write: No space left on device"]) or "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "c++: fatal error: Killed signal terminated program cc1plus",
+        "collect2: fatal error: ld terminated with signal 9 [Killed]",
+        "clang++: error: unable to execute command: Killed",
+        "sh: line 1:   417 Killed                  make",
+        "virtual memory exhausted: Cannot allocate memory",
+    ],
+)
+def test_a_compiler_that_was_out_of_memory_is_no_fault_of_the_source(line: str) -> None:
+    assert "memory" in (machine_hint(["[3/9] c++ a.cc", line]) or "")
+    assert failed("the build step", 1, [line], Path("/c/log")).of_machine
+
+
+def test_a_word_in_quoted_source_blames_no_machine() -> None:
+    lines = ["a.cc:1: error: x", '  1 | throw Killed{"out of memory"};']
+    assert machine_hint(lines) is None
+    assert not failed("the build step", 1, lines, Path("/c/log")).of_machine
+
+
+def test_a_download_without_a_network() -> None:
+    line = "fatal: unable to access 'https://a.example/': Could not resolve host: a.example"
+    assert "network" in (machine_hint([line]) or "")
 
 
 def test_ldd() -> None:

@@ -12,7 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
+import perfrunner.build.place
 from perfrunner.build.artifact import Artifact, write_manifest
+from perfrunner.build.tools import failed
 from perfrunner.errors import BuildError
 from perfrunner.experiment import events as ev
 from perfrunner.results import ExperimentRecord, ResultStore
@@ -172,6 +174,57 @@ def test_a_process_ended_by_sigkill_goes_on_with_resume(lab):
     lab.lives = 99
     assert lab.cli.json(*lab.words, "--resume")["culprits"] == [lab.commits[CULPRIT]]
     assert COMMITS not in lab.runs, "the bad end, which was measured, is not measured again"
+
+
+def test_content_that_the_clone_lacks_ends_it_with_the_command_that_fetches_it(lab):
+    """As in a partial clone. Fetched, the bisection is resumed."""
+    lab.git("config", "remote.origin.url", "https://127.0.0.1:1/gone.git")
+    lab.git("config", "remote.origin.promisor", "true")
+    away = {}
+    for commit in lab.commits[4:-1]:  # change 3 shares a file with the good revision
+        blob = lab.git("rev-parse", f"{commit}:engine_src/main.cc")
+        path = lab.cli.directory / ".git" / "objects" / blob[:2] / blob[2:]
+        away[path] = path.read_bytes()
+        path.unlink()
+    error = lab.cli(*lab.words, code=2).stderr
+    assert "is a partial clone and lacks content" in error
+    assert "archive -o /dev/null REVISION" in error
+    for path, content in away.items():
+        path.write_bytes(content)
+    document = lab.cli.json(*lab.words, "--resume")
+    assert document["culprits"] == [lab.commits[CULPRIT]]
+
+
+def test_a_build_that_the_machine_ended_is_no_skipped_commit(lab, monkeypatch):
+    whole = perfrunner.build.place.build_variant
+
+    def build(variant, source, *rest):
+        if (source / "main.cc").read_text() not in ("0\n", f"{COMMITS}\n"):
+            line = "c++: fatal error: Killed signal terminated program cc1plus"
+            raise failed("the build step", 1, [line], source)
+        return whole(variant, source, *rest)
+
+    with monkeypatch.context() as full:
+        full.setattr("perfrunner.build.place.build_variant", build)
+        error = lab.cli(*lab.words, code=3).stderr
+    assert "Killed signal" in error
+    assert "hint: the machine ran out of memory" in error
+    assert lab.cli.json(*lab.words, "--resume")["culprits"] == [lab.commits[CULPRIT]]
+
+
+def test_a_commit_that_was_not_built_is_tried_again_when_resumed(lab, monkeypatch):
+    whole = perfrunner.build.place.build_variant
+
+    def build(variant, source, *rest):
+        if (source / "main.cc").read_text() in ("4\n", f"{CULPRIT}\n"):
+            raise BuildError("a.cc:1: error: the library is too old")
+        return whole(variant, source, *rest)
+
+    with monkeypatch.context() as old:
+        old.setattr("perfrunner.build.place.build_variant", build)
+        assert len(lab.cli.json(*lab.words)["culprits"]) > 1
+    assert lab.cli.json(*lab.words, "--resume")["culprits"] == [lab.commits[CULPRIT]]
+    assert len(lab.runs) == len(set(lab.runs)), "no commit was measured twice"
 
 
 def test_ends_that_are_refused_leave_nothing_to_resume(lab):
