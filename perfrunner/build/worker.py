@@ -3,8 +3,8 @@
     python3 -I builder.pyz find|build|relink|forget|tools REQUEST
 
 A line is {"line": ...} for output of a build. The last line is {"done": {...}} or {"error": ..., "hint": ...,
-"log": ..., "of_machine": ...}. It is the local builder with the host's tools, environment and cache, and needs only Python's
-standard library (remote.py sends it).
+"log": ..., "of_machine": ...}. It is the local builder with the host's tools, environment and cache, and needs only
+Python's standard library (remote.py sends it).
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ returns a `Route`: everything that a connection needs. See docs/reference/ssh.md
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import secrets
 import shlex
@@ -16,12 +15,17 @@ import socket
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from perfrunner.errors import HostError
-from perfrunner.paths import with_home
+from perfrunner.hosts.ssh_words import (
+    expanded_home,
+    file_names,
+    quoted,
+    quoted_path,
+    with_tokens,
+)
 
 HostKeyPolicy: TypeAlias = Literal["strict", "accept-new"]
 
@@ -54,16 +58,16 @@ class Destination:
 
     def options(self) -> list[str]:
         """Return the options of the ssh command that goes where perfrunner goes."""
-        words = [] if self.config is None else ["-F", _expanded_home(self.config)]
+        words = [] if self.config is None else ["-F", expanded_home(self.config)]
         if self.port is not None:
             words += ["-p", str(self.port)]
         if self.user is not None:
             words += ["-l", self.user]
         if self.key is not None:
             # The agent's other keys are not offered: a server counts each against MaxAuthTries.
-            words += ["-i", _expanded_home(self.key), "-o", "IdentitiesOnly=yes"]
+            words += ["-o", f"IdentityFile={quoted_path(self.key)}", "-o", "IdentitiesOnly=yes"]
         if self.known_hosts is not None:
-            words += ["-o", f"UserKnownHostsFile={_quoted(_expanded_home(self.known_hosts))}"]
+            words += ["-o", f"UserKnownHostsFile={quoted_path(self.known_hosts)}"]
         if self.host_keys is not None:
             strict = "yes" if self.host_keys == "strict" else self.host_keys
             words += ["-o", f"StrictHostKeyChecking={strict}"]
@@ -239,7 +243,7 @@ def _settings(destination: Destination, *more: str) -> _Settings:
 
 
 def _hint(destination: Destination, message: str) -> str:
-    file = destination.config and Path(_expanded_home(destination.config))
+    file = destination.config and Path(expanded_home(destination.config))
     if "No user exists for uid" in message:
         return "ssh needs an entry of this user in /etc/passwd (see docs/how-to/containers.md)"
     if file and file.is_file() and file.read_bytes()[:3] == _BOM:
@@ -252,7 +256,7 @@ def _proxy(destination: Destination, settings: _Settings) -> Proxy | None:
     if jumps := _jumps(destination, settings):
         _refuse_loop(destination, jumps)
         tokens = _tokens(destination, settings)
-        via = _with_tokens(settings.first("proxyjump"), tokens, "ProxyJump")
+        via = with_tokens(settings.first("proxyjump"), tokens, "ProxyJump")
         user, hop, hop_port = jumps[-1]
         # The command line that ssh builds for itself.
         words = ["ssh"]
@@ -260,13 +264,13 @@ def _proxy(destination: Destination, settings: _Settings) -> Proxy | None:
         words += ["-p", hop_port] if hop_port else []
         words += ["-J", via.rpartition(",")[0]] if len(jumps) > 1 else []
         if destination.config is not None:
-            words += ["-F", _expanded_home(destination.config)]
+            words += ["-F", expanded_home(destination.config)]
         return Proxy((*words, "-W", f"[{host}]:{port}", "--", hop), via)
     if command and command.lower() != "none":
         if command.strip() == "-":
             raise HostError(f"{destination.address}: ProxyCommand - is not possible here")
         shell = os.environ.get("SHELL") or "/bin/sh"
-        text = _with_tokens(command, _tokens(destination, settings), "ProxyCommand")
+        text = with_tokens(command, _tokens(destination, settings), "ProxyCommand")
         passes_socket = settings.first("proxyusefdpass") == "yes"
         return Proxy((shell, "-c", f"exec {text}"), text, passes_socket)
     return None
@@ -288,7 +292,7 @@ def _jumps(destination: Destination, settings: _Settings) -> list[Sequence[str]]
         return []
     tokens = _tokens(destination, settings)
     return [
-        [_with_tokens(part, tokens, "ProxyJump") for part in _hop(jump)] for jump in text.split(",")
+        [with_tokens(part, tokens, "ProxyJump") for part in _hop(jump)] for jump in text.split(",")
     ]
 
 
@@ -348,13 +352,15 @@ def _host_keys(destination: Destination, settings: _Settings, *, direct: bool) -
     else:
         plain = host.lower()
         names = (plain,) if port == 22 else (f"[{plain}]:{port}", plain)
-    own = _files(settings.first("userknownhostsfile"), single=destination.known_hosts is not None)
+    own = file_names(
+        settings.first("userknownhostsfile"), single=destination.known_hosts is not None
+    )
     trusts_here = settings.first("nohostauthenticationforlocalhost") == "yes" and not alias
     is_here = host in ("localhost", "::1") or host.startswith("127.")
     return HostKeys(
         names=names,
         user_files=tuple(own),
-        global_files=tuple(_files(settings.first("globalknownhostsfile"))),
+        global_files=tuple(file_names(settings.first("globalknownhostsfile"))),
         policy="accept-new" if accepts else "strict",
         hashed=settings.first("hashknownhosts") == "yes",
         checked=not (trusts_here and direct and is_here),
@@ -375,75 +381,18 @@ def _known_hosts_command(destination: Destination, settings: _Settings) -> Itera
         if "%" in word or "${" in word:
             marked = re.sub(r"%%|%(?=[fHIKt])", lambda m: m[0] if m[0] == "%%" else mark, word)
             # Behind an x, the word has no meaning of its own as an agent.
-            agent = f"IdentityAgent={_quoted('x' + marked)}"
+            agent = f"IdentityAgent={quoted('x' + marked)}"
             expanded = _settings(destination, "-o", agent).first("identityagent")[1:]
             yield expanded.replace("%", "%%").replace(mark, "%")
         else:
             yield word
 
 
-def _files(text: str, *, single: bool = False) -> Iterable[str]:
-    """Return the file names of a line of `ssh -G`, which separates them by blanks and does not quote theirs.
-
-    A file that exists decides. Otherwise a name that begins with a slash goes on to the next one that does.
-    single: the line is one name.
-    """
-    if text.lower() == "none":
-        return []
-    if single:
-        return [text]
-    words = text.split(" ")
-    names: list[str] = []
-    while words:
-        joined = (" ".join(words[:count]) for count in range(len(words), 0, -1))
-        name = next((name for name in joined if Path(name).is_file()), None)
-        if name is None:
-            name = words[0]
-            if name.startswith("/"):
-                more = takewhile(lambda word: not word.startswith("/"), words[1:])
-                name = " ".join([name, *more])
-        names.append(name)
-        del words[: name.count(" ") + 1]
-    return names
-
-
 def _expanded(names: Sequence[str], destination: Destination) -> Iterable[str]:
     """Yield file names with `~` and tokens expanded: `ssh -G` leaves them, except in IdentityAgent."""
     for name in names:
         if "%" in name or "${" in name:
-            agent = f"IdentityAgent={_quoted(name)}"
+            agent = f"IdentityAgent={quoted(name)}"
             yield _settings(destination, "-o", agent).first("identityagent")
         else:
-            yield _expanded_home(name)
-
-
-def _with_tokens(text: str, tokens: Mapping[str, str], option: str) -> str:
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in tokens:
-            raise HostError(
-                f"ssh_config: {option}: unknown token {match[0]} in: {text}",
-                hint="ssh knows %h, %k, %n, %p, %r and %% there",
-            )
-        return tokens[match[1]]
-
-    return re.sub(r"%(.?)", value, text)
-
-
-def _expanded_home(name: str) -> str:
-    """Expand `~` as ssh does: by the user database, not by $HOME. Raises HostError for an unknown user."""
-    if not name.startswith("~"):
-        return name
-    user, slash, rest = name[1:].partition("/")
-    try:
-        entry = pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())
-    except KeyError:
-        if not user:
-            return str(with_home(name))
-        raise HostError(f"ssh_config or cluster file: there is no user {user}: {name}") from None
-    return entry.pw_dir + slash + rest
-
-
-def _quoted(value: str) -> str:
-    """Return a value for `-o`, which ssh splits at blanks."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+            yield expanded_home(name)

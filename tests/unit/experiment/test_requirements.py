@@ -112,5 +112,5 @@ def test_the_ssh_line_goes_where_the_run_went_by_the_same_rules() -> None:
     line = "ssh -p 22 -l 'CORP\\ann' -o 'UserKnownHostsFile=\"/lab/known hosts\"' -- kv1"
     assert ssh_command(host) == line
     host = HostSpec(address="::1", ssh_config="/c", key="/k", host_keys="accept-new")
-    line = "ssh -F /c -i /k -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new -- ::1"
+    line = "ssh -F /c -o IdentityFile=/k -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new -- ::1"
     assert ssh_command(host) == line

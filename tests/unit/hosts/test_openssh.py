@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from perfrunner.errors import HostError
-from perfrunner.hosts import connection, data_address, openssh
+from perfrunner.hosts import connection, data_address
 from perfrunner.hosts.openssh import Destination, Route, resolve
 from perfrunner.spec.cluster import ClusterSpec, HostSpec
 
@@ -62,6 +63,21 @@ def test_the_cluster_file_wins(tmp_path: Path) -> None:
     assert end(results) == ("10.0.0.1", 22, "CORP\\me")
     assert results.identities.files[0] == str(tmp_path / "mine")
     assert results.identities.only
+
+
+@pytest.mark.parametrize(
+    "name", ["main%2Fx", "%h", "100%", "%%", "a b", 'it\'s "q"', "back\\slash"]
+)
+def test_the_paths_of_the_cluster_file_are_plain_paths(tmp_path: Path, name: str) -> None:
+    """A Jenkins workspace of the branch main/x has a percent sign."""
+    directory = tmp_path / name
+    directory.mkdir()
+    key, known = directory / "key", directory / "known_hosts"
+    key.touch()
+    known.touch()
+    results = route(tmp_path, "", key=str(key), known_hosts=str(known))
+    assert results.identities.files == (str(key),)
+    assert results.host_keys.user_files == (str(known),)
 
 
 @pytest.mark.parametrize("address", ["::1", "fe80::5%eth0", "KV1", "kv_1"])
@@ -163,7 +179,7 @@ class TestIdentities:
     def test_tokens_and_home(self, tmp_path: Path) -> None:
         lines = ["~/.ssh/%r-%h", "%d/a b", "${HOME}/c", "/plain", "none"]
         text = "User bob\n" + "".join(f'IdentityFile "{line}"\n' for line in lines)
-        home = os.path.expanduser(f"~{openssh.pwd.getpwuid(os.getuid()).pw_name}")  # noqa: PTH111
+        home = os.path.expanduser(f"~{pwd.getpwuid(os.getuid()).pw_name}")  # noqa: PTH111
         results = route(tmp_path, text).identities
         expected = (f"{home}/.ssh/bob-kv1", f"{home}/a b", f"{os.environ['HOME']}/c", "/plain")
         assert results.files == expected

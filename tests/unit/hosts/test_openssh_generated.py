@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import subprocess
 from typing import Any
@@ -96,7 +97,7 @@ def test_a_connection_goes_where_ssh_goes(
         assert opened["argv"][1:] == ("-c", f"exec {expected}")
     else:
         assert opened["address"] == (single["hostname"], int(single["port"]))
-    home = openssh.pwd.getpwuid(os.getuid()).pw_dir
+    home = pwd.getpwuid(os.getuid()).pw_dir
     names = [name for name in ssh.get("identityfile", []) if name != "none"]
     files = [name.replace("%d", home).replace("%r", single["user"]) for name in names]
     assert opened["files"] == [name.replace("~", home, 1) for name in files]
