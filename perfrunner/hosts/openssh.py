@@ -22,6 +22,7 @@ from perfrunner.errors import HostError
 from perfrunner.hosts.ssh_words import (
     expanded_home,
     file_names,
+    native,
     quoted,
     quoted_path,
     with_tokens,
@@ -263,16 +264,16 @@ def _proxy(destination: Destination, settings: _Settings) -> Proxy | None:
         words += ["-l", user] if user else []
         words += ["-p", hop_port] if hop_port else []
         words += ["-J", via.rpartition(",")[0]] if len(jumps) > 1 else []
-        if destination.config is not None:
-            words += ["-F", expanded_home(destination.config)]
-        return Proxy((*words, "-W", f"[{host}]:{port}", "--", hop), via)
+        config = [] if destination.config is None else ["-F", expanded_home(destination.config)]
+        to = ["-W", f"[{host}]:{port}", "--", hop]
+        return Proxy((*map(native, words), *config, *map(native, to)), via)
     if command and command.lower() != "none":
         if command.strip() == "-":
             raise HostError(f"{destination.address}: ProxyCommand - is not possible here")
         shell = os.environ.get("SHELL") or "/bin/sh"
         text = with_tokens(command, _tokens(destination, settings), "ProxyCommand")
         passes_socket = settings.first("proxyusefdpass") == "yes"
-        return Proxy((shell, "-c", f"exec {text}"), text, passes_socket)
+        return Proxy((shell, "-c", native(f"exec {text}")), text, passes_socket)
     return None
 
 
@@ -340,7 +341,7 @@ def _agent(name: str) -> str | None:
         return os.environ.get("SSH_AUTH_SOCK") or None
     if name.startswith("$"):
         return os.environ.get(name[1:].strip("{}")) or None
-    return name
+    return native(name)
 
 
 def _host_keys(destination: Destination, settings: _Settings, *, direct: bool) -> HostKeys:
@@ -374,7 +375,9 @@ def _known_hosts_command(destination: Destination, settings: _Settings) -> Itera
     """Yield the words of KnownHostsCommand, with the tokens expanded that do not depend on the question."""
     mark = secrets.token_hex(8)
     try:
-        words = [w for text in settings.all("knownhostscommand") for w in shlex.split(text)]
+        words = [
+            native(word) for text in settings.all("knownhostscommand") for word in shlex.split(text)
+        ]
     except ValueError as error:
         raise HostError(f"ssh_config: KnownHostsCommand: {error}") from None
     for word in words:
@@ -382,7 +385,7 @@ def _known_hosts_command(destination: Destination, settings: _Settings) -> Itera
             marked = re.sub(r"%%|%(?=[fHIKt])", lambda m: m[0] if m[0] == "%%" else mark, word)
             # Behind an x, the word has no meaning of its own as an agent.
             agent = f"IdentityAgent={quoted('x' + marked)}"
-            expanded = _settings(destination, "-o", agent).first("identityagent")[1:]
+            expanded = native(_settings(destination, "-o", agent).first("identityagent"))[1:]
             yield expanded.replace("%", "%%").replace(mark, "%")
         else:
             yield word
@@ -390,9 +393,9 @@ def _known_hosts_command(destination: Destination, settings: _Settings) -> Itera
 
 def _expanded(names: Sequence[str], destination: Destination) -> Iterable[str]:
     """Yield file names with `~` and tokens expanded: `ssh -G` leaves them, except in IdentityAgent."""
-    for name in names:
+    for name in map(native, names):
         if "%" in name or "${" in name:
             agent = f"IdentityAgent={quoted(name)}"
-            yield _settings(destination, "-o", agent).first("identityagent")
+            yield native(_settings(destination, "-o", agent).first("identityagent"))
         else:
             yield expanded_home(name)

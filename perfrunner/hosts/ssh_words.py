@@ -13,6 +13,11 @@ from perfrunner.errors import HostError
 from perfrunner.paths import with_home
 
 
+def native(text: str) -> str:
+    """Return text of `ssh -G`, which is read as UTF-8, as a path or an argument in this locale."""
+    return os.fsdecode(text.encode("utf-8", "surrogateescape"))
+
+
 def file_names(text: str, *, single: bool = False) -> Iterable[str]:
     """Return the file names of a line of `ssh -G`, which separates them by blanks and does not quote theirs.
 
@@ -21,6 +26,7 @@ def file_names(text: str, *, single: bool = False) -> Iterable[str]:
     """
     if text.lower() == "none":
         return []
+    text = native(text)
     if single:
         return [text]
     words = text.split(" ")

@@ -7,6 +7,7 @@ import pwd
 import re
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -378,3 +379,52 @@ def test_an_address_that_does_not_answer_takes_no_time_from_the_next_one(
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_: answer)
     connection.responsive_socket(route(tmp_path, "ConnectTimeout 3")).close()
     assert tried == [("nowhere", 3.0), ("here", 3.0)]
+
+
+def _latin_1(directory: Path) -> dict[str, str]:
+    """Return the variables of a Latin-1 locale, which is made in the directory."""
+    argv = ["localedef", "-i", "en_US", "-f", "ISO-8859-1", str(directory / "en_US.ISO-8859-1")]
+    try:
+        subprocess.run(argv, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this machine cannot make a locale")
+    return {"LOCPATH": str(directory), "LC_ALL": "en_US.ISO-8859-1"}
+
+
+@pytest.mark.parametrize("option", ["ProxyCommand /bin/brücke %h", "Host kv1\n ProxyJump bridge"])
+@pytest.mark.parametrize("encoding", ["ascii", "iso8859-1"])
+def test_names_are_bytes_in_every_locale(tmp_path: Path, encoding: str, option: str) -> None:
+    """ssh_config has names in UTF-8; files and programs are opened by the same bytes."""
+    locale = {"LC_ALL": "C"} if encoding == "ascii" else _latin_1(tmp_path)
+    (tmp_path / "bekannte für").touch()
+    config = tmp_path / "für hier"
+    config.write_text(
+        f'IdentityFile "{tmp_path}/schlüssel"\nIdentityFile "{tmp_path}/€-%h"\n'
+        f'UserKnownHostsFile "{tmp_path}/bekannte für"\nIdentityAgent "{tmp_path}/ägent"\n'
+        f"KnownHostsCommand /bin/böse %n %H\n{option}\n",
+        encoding="utf-8",
+    )
+    program = (
+        "import os, sys; from perfrunner.hosts.openssh import Destination, resolve\n"
+        "route = resolve(Destination('kv1', config=sys.argv[1]))\n"
+        "keys, login = route.host_keys, route.identities\n"
+        "names = (*login.files, *keys.user_files, login.agent, *keys.command, *route.proxy.argv[1:])\n"
+        "os.write(1, b'\\n'.join([sys.getfilesystemencoding().encode(), *map(os.fsencode, names)]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(config)],
+        env={**os.environ, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(Path.cwd()), **locale},
+        stdout=subprocess.PIPE, check=True,
+    )  # fmt: skip
+    proxy = ["-c", "exec /bin/brücke kv1"]
+    if "Jump" in option:
+        proxy = ["-F", str(config), "-W", "[kv1]:22", "--", "bridge"]
+    assert done.stdout.decode("utf-8").split("\n") == [
+        encoding,
+        f"{tmp_path}/schlüssel",
+        f"{tmp_path}/€-kv1",
+        f"{tmp_path}/bekannte für",
+        f"{tmp_path}/ägent",
+        *("/bin/böse", "kv1", "%H"),
+        *proxy,
+    ]
