@@ -111,6 +111,38 @@ def test_an_answer_that_is_no_list_of_comments_is_an_error(tmp_path: Path, answe
     assert (result.returncode, result.stderr[:11]) == (3, "error: GET ")
 
 
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [*((code, "[]") for code in (301, 302, 303, 307, 308)), (200, "[]"), (200, "{}")],
+)
+def test_what_is_not_posted_is_an_error(
+    forge: Forge, tmp_path: Path, code: int, answer: str
+) -> None:
+    """A redirect, and an answer of something else than the API."""
+    environment = environments(forge)["github"]
+
+    class Moved(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(code)
+            self.send_header("Location", f"{forge.url}/new")
+            self.end_headers()
+            self.wfile.write(answer.encode())
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Moved)
+    with serving(server):
+        old = {"GITHUB_API_URL": f"http://127.0.0.1:{server.server_port}"}
+        result = post(tmp_path, "<!-- perfrunner: q -->\n", {**environment, **old})
+    assert (result.returncode, result.stdout, result.stderr[:12]) == (3, "", "error: POST ")
+    assert (f"{forge.url}/new" in result.stderr) == (code != 200)
+    assert forge.requests == []
+
+
 def github_job(job: dict[str, Any]) -> str:
     """Return the program of the step that posts, which `bash -e` runs."""
     (step,) = [step for step in job["jobs"]["performance"]["steps"] if "post-comment" in str(step)]
