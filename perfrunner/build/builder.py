@@ -13,8 +13,8 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,14 @@ from perfrunner.build.tools import (
     require_cargo,
     silent,
 )
-from perfrunner.build.tree import BuildPlan, Tree, build_and_install, locked_tree, mirror
+from perfrunner.build.tree import (
+    BuildPlan,
+    Tree,
+    build_and_install,
+    locked_tree,
+    mirror,
+    parallelism,
+)
 from perfrunner.errors import BuildError
 from perfrunner.paths import with_home
 
@@ -103,7 +110,11 @@ def build_variant(
     (default: all). Such an artifact is a separate, cheaper build.
     """
     source_dir = source_dir.resolve()
-    return build(request_of(variant, source_dir, programs), source_dir, cache_dir, progress)
+    # Imported late: a build host runs this module without perfrunner.hosts.
+    from perfrunner.hosts.facts import compile_jobs, facts_here
+
+    request = request_of(variant, source_dir, programs)
+    return build(request, source_dir, cache_dir, progress, lambda: compile_jobs(facts_here()))
 
 
 def request_of(variant: Variant, source_dir: Path, programs: Sequence[str] = ()) -> BuildRequest:
@@ -125,9 +136,16 @@ def request_of(variant: Variant, source_dir: Path, programs: Sequence[str] = ())
 
 
 def build(
-    request: BuildRequest, source_dir: Path, cache_dir: Path, progress: Progress | None = None
+    request: BuildRequest,
+    source_dir: Path,
+    cache_dir: Path,
+    progress: Progress | None,
+    most_jobs: Callable[[], int],
 ) -> Artifact:
-    """Build the artifact of a request, or find it in the cache, as build_variant does for a variant."""
+    """Build the artifact of a request, or find it in the cache, as build_variant does for a variant.
+
+    `most_jobs` returns how many compilers may run at the same time; it is called before they start.
+    """
     began = time.monotonic()
     tell = progress or silent
     env = build_environment()
@@ -143,6 +161,7 @@ def build(
                 identity = _cached(cache_dir, recipe, tell)  # another build may have made it
                 cached = identity is not None
                 if identity is None:
+                    plan = replace(plan, jobs=min(parallelism(), most_jobs()))
                     identity = _build(plan, request, recipe, tree, cache_dir, env, tell)
         path = _artifact(cache_dir, identity)
         note_use(path)

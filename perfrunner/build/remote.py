@@ -39,6 +39,7 @@ from perfrunner.build.tree import snapshot_path, take_snapshot
 from perfrunner.children import python_archive
 from perfrunner.errors import BuildError, HostError
 from perfrunner.hosts import Host, HostInUse
+from perfrunner.hosts.facts import compile_jobs, read_facts
 
 if TYPE_CHECKING:
     from perfrunner.spec.variant import Variant
@@ -237,6 +238,7 @@ class BuildHost:
         asked = {
             "request": {**request, "origin": origin_of(source_dir, build_environment())},
             "source": place,
+            "jobs": compile_jobs(read_facts(self.host.transport)),
         }
         return str(self._ask("build", asked, tell, timeout=BUILD_TIMEOUT_S)["build_id"])
 

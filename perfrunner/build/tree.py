@@ -40,7 +40,7 @@ class BuildPlan:
     """The input of CMake. `options` are cache variables (ENGINE_HT_STATS...), without the allocator.
 
     `programs` selects programs, if the source knows KV_PROGRAMS (empty: all). `cargo` is the version of the
-    tool that fetches and builds the allocator; empty if none is needed.
+    tool that fetches and builds the allocator; empty if none is needed. `jobs` compilers run at the same time.
     """
 
     source_dir: Path
@@ -50,6 +50,7 @@ class BuildPlan:
     toolchain: Toolchain
     cargo: str = ""
     programs: tuple[str, ...] = ()
+    jobs: int = 1
 
     @property
     def tree_key(self) -> str:
@@ -106,7 +107,7 @@ def build_and_install(
     seconds: dict[str, float] = {}
     steps = {
         "configure": configure_argv(tree, plan, allocator_cache),
-        "build": [plan.toolchain.ninja, "-C", str(tree.build), f"-j{parallelism()}"],
+        "build": [plan.toolchain.ninja, "-C", str(tree.build), f"-j{plan.jobs}"],
         "install": [
             plan.toolchain.cmake, "--install", str(tree.build), "--component", COMPONENT, "--prefix", str(prefix),
         ],

@@ -83,7 +83,8 @@ def _find(asked: Mapping[str, Any]) -> Reply:
 
 def _build(asked: Mapping[str, Any]) -> Reply:
     request = BuildRequest.parse(asked["request"])
-    artifact = build(request, Path(asked["source"]), Path(asked["cache"]), _tell)
+    source, cache_dir = Path(asked["source"]), Path(asked["cache"])
+    artifact = build(request, source, cache_dir, _tell, lambda: int(asked["jobs"]))
     return {"build_id": artifact.build_id}
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Facts: TypeAlias = dict[str, object]
 NO_LIMIT = 2**62  # cgroups v1 express "no memory limit" by a number near 2**63
+COMPILER_BYTES = 10**9  # of memory for one compiler
 
 # The numbers of `df -P`, between two names that may contain blanks and line breaks.
 _DF = re.compile(r"\s(?P<total>\d+)\s+\d+\s+(?P<free>\d+)\s+(\d+%|-)\s")
@@ -45,8 +46,8 @@ def read_facts(transport: Transport) -> Facts:
     return parse_facts(done.stdout)
 
 
-def memory_available_here() -> int | None:
-    """Return the bytes of memory available on this machine or in our cgroup; None if the kernel does not report it."""
+def facts_here() -> Facts:
+    """Return the current facts of this machine."""
     done = subprocess.run(
         ["/bin/sh", "-c", scripts.FACTS, "sh", "/"],
         env=BASE_ENVIRONMENT,  # the user's PATH may lack everything
@@ -55,7 +56,12 @@ def memory_available_here() -> int | None:
         errors="replace",
         check=False,
     )
-    available = parse_facts(done.stdout).get("memory_available_bytes")
+    return parse_facts(done.stdout)
+
+
+def memory_available_here() -> int | None:
+    """Return the bytes of memory available on this machine or in our cgroup; None if the kernel does not report it."""
+    available = facts_here().get("memory_available_bytes")
     return available if isinstance(available, int) else None
 
 
@@ -73,6 +79,15 @@ def usable_cpus(facts: Mapping[str, object]) -> float | None:
         counts.append(_cpus_of(quota))
     least = min(counts, default=math.inf)
     return None if math.isinf(least) else least
+
+
+def compile_jobs(facts: Mapping[str, object]) -> int:
+    """Return how many compilers may run at the same time on a host: one for each usable CPU and each free GB."""
+    cpus, memory = usable_cpus(facts), facts.get("memory_available_bytes")
+    counts = [] if cpus is None else [math.ceil(cpus)]
+    if isinstance(memory, int):
+        counts.append(memory // COMPILER_BYTES)
+    return max(1, min(counts, default=NO_LIMIT))
 
 
 def usable_memory(facts: Mapping[str, object]) -> int | None:

@@ -116,6 +116,17 @@ def test_what_is_built_there_is_what_is_built_here(
     assert not (tmp_path / "maker/build/artifacts" / linked.build_id).exists(), "no pile of links"
 
 
+def test_a_build_fits_into_the_memory_of_the_host(
+    engine: Path, maker: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = {"cpus": 64, "memory_available_bytes": 10**9}
+    monkeypatch.setattr("perfrunner.build.remote.read_facts", lambda _: facts)
+    maker.build(variant(), engine)
+    (log,) = (tmp_path / "maker" / "build" / "logs").glob("*.log")
+    (command,) = [line for line in log.read_text().splitlines() if " -j" in line]
+    assert command.endswith(" -j1")
+
+
 def test_a_build_that_fails_shows_its_errors_and_its_log_is_here(
     engine: Path, maker: Builder, tmp_path: Path
 ) -> None:

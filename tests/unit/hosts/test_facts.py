@@ -10,6 +10,8 @@ import pytest
 from perfrunner.domain import STABLE_FACTS
 from perfrunner.hosts import scripts
 from perfrunner.hosts.facts import (
+    NO_LIMIT,
+    compile_jobs,
     memory_available_here,
     parse_facts,
     usable_cpus,
@@ -279,6 +281,21 @@ def test_what_may_be_used_is_the_least_of_all_limits() -> None:
     assert usable_cpus({}) is None
     assert usable_memory({"memory_bytes": 5, "cgroup_memory_max_bytes": 9}) == 5
     assert usable_memory({}) is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "jobs"),
+    [
+        ({"cpus": 64, "cgroup_cpu_max": "150000 100000", "memory_available_bytes": 4 * 10**9}, 2),
+        ({"cpus": 64, "memory_available_bytes": 4 * 10**9}, 4),
+        ({"cpus": 2, "cpus_allowed": "1", "memory_available_bytes": 4 * 10**9}, 1),
+        ({"cpus": 64, "memory_available_bytes": 10**8}, 1),
+        ({"cpus": 64}, 64),
+        ({}, NO_LIMIT),
+    ],
+)
+def test_compilers_fit_into_cpus_and_memory(facts: dict[str, object], jobs: int) -> None:
+    assert compile_jobs(facts) == jobs
 
 
 @pytest.mark.parametrize("path", [None, "", "/nowhere"])
