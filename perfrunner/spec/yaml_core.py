@@ -125,7 +125,13 @@ class CoreLoader(yaml.SafeLoader):
 
 
 class CoreDumper(yaml.SafeDumper):
-    """A dumper whose YAML reads the same under 1.1 and 1.2: ambiguous strings are quoted."""
+    """A dumper whose YAML reads the same under 1.1 and 1.2: ambiguous strings are quoted, old line breaks escaped."""
+
+    def represent_scalar(self, tag: str, value: Any, style: str | None = None) -> yaml.ScalarNode:
+        """Return the node of a scalar, in double quotes if PyYAML would write a character that is refused raw."""
+        if any(character in value for character in _OLD_BREAKS):
+            style = '"'
+        return super().represent_scalar(tag, value, style)
 
     def resolve(self, kind: type[Any], value: Any, implicit: Any) -> str:
         """Return the tag that makes PyYAML quote every string that either version reads otherwise."""

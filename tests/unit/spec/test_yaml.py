@@ -365,3 +365,24 @@ def test_every_accepted_scalar_is_what_a_reader_sees(tmp_path: Path, text: str):
         )
     matches = value(f"{PF}.items")
     assert matches == "refused" or matches == quantity(text)
+
+
+READABLE = st.characters(exclude_categories=("Cs", "Cc"), include_characters="\t\n\r")
+
+
+@given(text=st.text(READABLE | st.sampled_from("\u2028\u2029\n '#")))
+@example(text="a\u2028b").via("text that was copied from a web page")
+@example(text="\u2029 # \ufeff\u00a0")
+@settings(max_examples=60, deadline=None)
+def test_every_text_survives_being_written_and_read(text: str):
+    """As a value and as a key."""
+    written = yaml.dump({text: [text]}, Dumper=core.CoreDumper, allow_unicode=True, width=100)
+    root = core.CoreLoader(written).get_single_node()
+    ((key, values),) = root.value
+    assert [core.scalar_value(node) for node in (key, *values.value)] == [text, text]
+
+
+def test_a_description_with_an_old_line_break_is_written_so_that_it_can_be_read(specs):
+    spec = specs.spec(SPEC + 'description: "a\\u2028b\\u2029"\n')
+    assert spec.description == "a\u2028b\u2029"
+    assert specs.spec(spec_document(spec)) == spec
