@@ -156,3 +156,14 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def test_a_build_fits_into_the_memory_of_its_container(
+    engine: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = {"cpus": 64, "memory_available_bytes": 10**9}
+    monkeypatch.setattr("perfrunner.hosts.facts.facts_here", lambda: facts)
+    build_variant(variant(), engine, cache)
+    (log,) = (cache / "logs").glob("*.log")
+    (command,) = [line for line in log.read_text().splitlines() if " -j" in line]
+    assert command.endswith(" -j1")

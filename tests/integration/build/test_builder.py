@@ -39,17 +39,6 @@ def test_builds_then_finds(engine: Path, cache: Path) -> None:
     assert lines == [], "nothing was built"
 
 
-def test_a_build_fits_into_the_memory_of_its_container(
-    engine: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    facts = {"cpus": 64, "memory_available_bytes": 10**9}
-    monkeypatch.setattr("perfrunner.hosts.facts.facts_here", lambda: facts)
-    build_variant(variant(), engine, cache)
-    (log,) = (cache / "logs").glob("*.log")
-    (command,) = [line for line in log.read_text().splitlines() if " -j" in line]
-    assert command.endswith(" -j1")
-
-
 def test_directories_may_have_names_that_are_not_utf_8(tmp_path: Path) -> None:
     directory = tmp_path / os.fsdecode(b"caf\xe9")
     engine = write_engine(directory / "engine")

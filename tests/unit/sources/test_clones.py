@@ -53,6 +53,7 @@ def test_a_submodules_commit_that_was_never_fetched_is_named_with_its_remedy(
         f" which {repo.engine / 'third'} does not have"
     )
     assert caught.value.hint == f"git -C {repo.engine / 'third'} fetch --all --tags"
+    assert caught.value.of_machine
 
 
 def test_what_a_user_has_configured_changes_nothing(
@@ -198,6 +199,7 @@ def test_a_partial_clone_is_refused_at_once_and_never_fetches(
     with pytest.raises(UsageError, match="is a partial clone and lacks content") as refused:
         resolve_sources(a_spec(old={"git": "v1"}), clone / "engine_src", cache)
     assert f"git -C {clone} archive -o /dev/null" in str(refused.value.hint)
+    assert refused.value.of_machine
     assert not asked.exists()
     repo.git("remote", "set-url", "origin", f"file://{repo.top}", at=clone)
     repo.git("archive", "-o", "/dev/null", "v1", at=clone)
