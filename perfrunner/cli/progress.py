@@ -236,11 +236,12 @@ def trial_line(event: ev.TrialFinished, blocks: int) -> str:
 
 def discarded_line(event: ev.BlockDiscarded) -> str:
     """Return the line of a discarded case of a block."""
-    then = "repeated at the end" if event.redo else "not repeated"
+    redo = f"redo {event.redos} of at most {event.max_discarded}"
+    then = f"repeated at the end ({redo})" if event.redo else "not repeated"
     where = escape(str(Case(event.workload, event.bucket)))
     return (
         f"[yellow]discarded[/]   block {event.block} {where}: {escape(event.variant)}: "
-        f"{escape(event.reason)}; {then} ({event.discarded} of at most {event.max_discarded})"
+        f"{escape(event.reason)}; {then}"
     )
 
 

@@ -144,8 +144,8 @@ class BlockDiscarded:
     variant: str  # the variant whose trial violated the rule
     reason: str
     redo: bool
-    discarded: int
-    max_discarded: int
+    redos: int  # in this run so far, including this one
+    max_discarded: int  # the most redos
 
 
 @dataclass(frozen=True)

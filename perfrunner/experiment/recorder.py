@@ -329,7 +329,7 @@ class Recorder:
                 variant=task.variant,
                 reason=reason,
                 redo=redo,
-                discarded=self.counts["discarded"],
+                redos=self.schedule.redos,
                 max_discarded=self.context.spec.limits.max_discarded,
             )
         )

@@ -105,6 +105,11 @@ class Schedule:
         """Return the number of redone cases, which the budget limits."""
         return sum(len(state.attempts) - 1 for state in self._cases.values())
 
+    @property
+    def redos(self) -> int:
+        """Return the number of redos, made and pending after discarded trials, since the budget was last renewed."""
+        return self._pending_redos() - self._redone_before
+
     def left(self) -> list[Case]:
         """Return the case of each remaining trial, assuming that no further trial fails or is discarded."""
         kinds = [trial.case for trial in self._plan if self._wanted(trial)]
@@ -164,7 +169,9 @@ class Schedule:
         return self._pending_redos() > self._budget
 
     def will_redo(self, case: BlockCase) -> bool:
-        return self._spoiled(case, self._state(case)) and self.redone < self._budget
+        """Return whether the case is redone in this run. A run that is past its budget ends."""
+        spoiled = self._spoiled(case, self._state(case))
+        return spoiled and self.redone < self._budget and not self.past_budget
 
     # -- internal
 

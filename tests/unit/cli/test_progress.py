@@ -80,7 +80,7 @@ def test_a_log_has_one_line_for_each_thing_that_happened():
         "settings check  a on here: opt.metadata_thp=auto",
         "trial  [1/72] block 1/6  je[x],auto · ephemeral · pf  7 s  1.84 M ops/s  left 7 min",
         "trial  [2/72] block 1/6  je[x],auto · ephemeral · pf  7 s  discarded: 3 misses  left 7 min",
-        "discarded   block 1 pf · ephemeral: a: 3 misses; repeated at the end (1 of at most 10)",
+        "discarded   block 1 pf · ephemeral: a: 3 misses; repeated at the end (redo 1 of at most 10)",
         "width  pf · ephemeral, 5 clean blocks of 6: ±1.20 %, wanted ±1.00 %: extend",
         "check  measuring sampling overhead: a, 2 trials",
         "warning: low disk (free some)",

@@ -350,7 +350,10 @@ def test_a_run_that_had_too_many_discarded_can_be_finished() -> None:
         unit = schedule.next()
         assert unit is not None
         schedule.record(unit.tasks[0], "discarded")
+    assert schedule.redos == 2
+    assert not schedule.will_redo(unit.tasks[0].block_case), "the run ends here"
     schedule.renew_budget()
+    assert schedule.redos == 0
     assert not schedule.past_budget, "what is discarded may be redone"
     drive(schedule, ok)
     assert schedule.incomplete_cases() == []

@@ -112,6 +112,14 @@ class Simulated:
         return messages[-1], self.now - ends[-1]
 
 
+def test_a_discarded_group_is_one_redo(tmp_path):
+    """All its variants are discarded in one trial each, and the limit is on cases."""
+    run = Simulated(tmp_path, discarded=2).whole()
+    discarded = [event for _, event in run.of(ev.BlockDiscarded)]
+    assert {event.workload for event in discarded} == {"pf", "ap"}
+    assert [(event.redos, event.redo) for event in discarded] == [(1, True), (2, True)]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
