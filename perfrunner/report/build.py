@@ -17,7 +17,6 @@ from perfrunner.analysis.published import published_lines
 from perfrunner.domain import MEASURED_PRECONDITIONS, PRECONDITIONS, unchecked
 from perfrunner.report.environment import (
     differing_builds,
-    differing_hosts,
     limited,
     pinned_sources,
     same_builds,
@@ -96,7 +95,7 @@ def report_of(
             *_environment(data),
         ),
         noise=tuple(noise),
-        differing=tuple(limited([*differing_hosts(data.trials), *differing_builds(data.builds)])),
+        differing=tuple(limited(differing_builds(data.builds))),
         builds=data.builds,
         facts=data.experiment.facts,
         reproduce=_reproduce(data),

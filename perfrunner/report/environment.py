@@ -1,4 +1,4 @@
-"""Describe what was compared: the variants and their sources, and in which facts builds, hosts and trials differ."""
+"""Describe what was compared: the variants and their sources, and in which facts the builds differ."""
 
 from __future__ import annotations
 
@@ -287,22 +287,6 @@ def _without_common(values: Mapping[str, str | Words]) -> dict[str, str]:
         else ", ".join(word for word in value if word not in common) or "none"
         for variant, value in values.items()
     }
-
-
-def differing_hosts(trials: Iterable[TrialRecord]) -> list[str]:
-    """Return host facts (`facts.host...`) that differ between trials."""
-    seen: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for trial in trials:
-        for group in ("host", "hosts"):
-            recorded = trial.facts.get(group)
-            for key, value in flatten(recorded).items() if isinstance(recorded, Mapping) else ():
-                seen[key][trial.variant].add(value)
-    lines = []
-    for key, by_variant in seen.items():
-        if len(set().union(*by_variant.values())) > 1:
-            values = {v: "/".join(sorted(texts)) for v, texts in by_variant.items()}
-            lines.append(f"host fact {key}: {_by_value(values)}")
-    return lines
 
 
 def trial_notes(trials: Iterable[TrialRecord]) -> list[str]:

@@ -138,7 +138,7 @@ def _lines(report: Report, *, every: bool) -> Iterable[str]:
     )
     yield from _folded("Sources", report.sources)
     yield from _folded("Method", report.method)
-    yield from _folded("Differences between builds and hosts", report.differing)
+    yield from _folded("Differences between builds", report.differing)
     yield from _folded("Notes", report.notes)
     yield from _folded("Discarded trials", report.discarded)
     builds = (f"build of {build.variant}: {build.build_id}" for build in report.builds)

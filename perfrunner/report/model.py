@@ -88,7 +88,7 @@ class Report:
     warnings: tuple[str, ...]
     # All metrics of these cases on these hosts; empty if not measured.
     noise: tuple[NoiseFloor, ...]
-    differing: tuple[str, ...]  # facts that differ between variants or trials
+    differing: tuple[str, ...]  # facts that differ between the builds of the variants
     builds: tuple[BuildRecord, ...]
     facts: Mapping[str, Any]
     reproduce: str

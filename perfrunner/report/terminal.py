@@ -357,7 +357,7 @@ def _lists(report: Report) -> Iterable[RenderableType]:
             "Functions whose CPU time per operation changed (perfrunner explain)",
             [changed_text(pair, MOST_FUNCTIONS) for pair in report.explanations],
         ),
-        ("Differences between builds and hosts", report.differing),
+        ("Differences between builds", report.differing),
         ("Notes", report.notes),
         (
             "Discarded trials (each block was repeated or excluded, for all variants)",
