@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -230,23 +230,32 @@ DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
 BEGINNING = r"\1"  # twelve digits identify a digest
 
 
-def flatten(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten(facts: Mapping[str, Any]) -> dict[str, str]:
     """Return nested mappings as dotted keys and other values as text."""
-    flat: dict[str, str] = {}
+    return {
+        name: value if isinstance(value, str) else ", ".join(value)
+        for name, value in _leaves(facts)
+    }
+
+
+def _leaves(facts: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str | Words]]:
+    """Yield the dotted keys of nested mappings with their values as text; keep lists."""
     for key, value in facts.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            flat.update(flatten(value, f"{name}."))
+            yield from _leaves(value, f"{name}.")
         elif isinstance(value, (list, tuple)):
-            flat[name] = ", ".join(str(v) for v in value)
+            yield name, tuple(map(str, value))
         else:
-            flat[name] = "" if value is None else str(value)
-    return flat
+            yield name, "" if value is None else str(value)
 
 
 def differing_builds(builds: Iterable[BuildRecord]) -> list[str]:
     """Return unexpected differences of provenance between variants; of lists only the entries that differ."""
-    by_variant = {b.variant: dict(_leaves(b.provenance)) for b in builds}
+    by_variant = {
+        b.variant: {key: _without_allocator(value) for key, value in _leaves(b.provenance)}
+        for b in builds
+    }
     keys = dict.fromkeys(key for facts in by_variant.values() for key in facts)
     lines = []
     for key in keys:
@@ -260,17 +269,11 @@ def differing_builds(builds: Iterable[BuildRecord]) -> list[str]:
     return lines
 
 
-def _leaves(facts: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str | Words]]:
-    """Flatten mappings like `flatten`, but keep lists."""
-    for key, value in facts.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{name}.")
-        elif isinstance(value, (list, tuple)):
-            items = map(str, value)
-            yield name, tuple(item for item in items if not item.startswith(FLAG_OF_THE_ALLOCATOR))
-        else:
-            yield name, "" if value is None else str(value)
+def _without_allocator(value: str | Words) -> str | Words:
+    """Return a list without the flag that names the allocator of the variant."""
+    if isinstance(value, str):
+        return value
+    return tuple(item for item in value if not item.startswith(FLAG_OF_THE_ALLOCATOR))
 
 
 def _without_common(values: Mapping[str, str | Words]) -> dict[str, str]:
@@ -290,13 +293,12 @@ def _without_common(values: Mapping[str, str | Words]) -> dict[str, str]:
 
 
 def trial_notes(trials: Iterable[TrialRecord]) -> list[str]:
-    """Return the notes of trials (`facts.note`, `facts.notes`), grouped by case and variant."""
+    """Return the notes of trials (`facts.note`), grouped by case and variant."""
     grouped: dict[tuple[str, str, str], list[tuple[int, str]]] = defaultdict(list)
     for trial in trials:
-        given = trial.facts.get("notes") or ([trial.facts["note"]] if "note" in trial.facts else [])
-        for note in [given] if isinstance(given, str) else given:
+        if "note" in trial.facts:
             key = (trial.workload, trial.bucket, trial.variant)
-            grouped[key].append((trial.block, str(note)))
+            grouped[key].append((trial.block, str(trial.facts["note"])))
     lines = []
     for (workload, bucket, variant), notes in grouped.items():
         blocks = ", ".join(str(block) for block, _ in notes)
