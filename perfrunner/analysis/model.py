@@ -173,8 +173,3 @@ class Comparison:
         for row in self.rows:
             rows.setdefault((row.case, row.variant), {}).setdefault(row.metric.id, row)
         return rows
-
-    @property
-    def verdicts(self) -> tuple[Row, ...]:
-        """The rows that have a verdict."""
-        return tuple(row for row in self.rows if row.verdict is not None)

@@ -102,10 +102,6 @@ class Workers:
         with self._transaction() as connection:
             return _now(connection)
 
-    def named(self, name: str) -> Worker | None:
-        """Return the worker with this name, or None."""
-        return next((worker for worker in self.all() if worker.name == name), None)
-
     @contextlib.contextmanager
     def present(self, name: str, groups: Sequence[str]) -> Iterator[None]:
         """Register this process as the worker of a name. Raises UsageError if another one runs."""

@@ -97,7 +97,6 @@ def report_of(
         noise=tuple(noise),
         differing=tuple(limited(differing_builds(data.builds))),
         builds=data.builds,
-        facts=data.experiment.facts,
         reproduce=_reproduce(data),
         methods=measured,
         method=method_facts(measured, data, comparison),

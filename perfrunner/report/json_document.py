@@ -65,7 +65,7 @@ def document(report: Report) -> dict[str, Any]:
             "noise_floor": [floor.record() for floor in report.noise],
             "method": [method_record(method) for method in report.methods],
             "differing": list(report.differing),
-            "recorded": dict(report.facts),
+            "recorded": dict(report.experiment.facts),
         },
         "warnings": [*report.warnings, *report.notes, *report.minor_notes],
     }  # fmt: skip

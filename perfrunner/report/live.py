@@ -173,7 +173,6 @@ class LiveServer(ThreadingHTTPServer):
 
 def _report(data: ExperimentData) -> bytes:
     """Return the HTML report without links to raw files, which are not served."""
-    from perfrunner.report.build import build_report
     from perfrunner.report.render import write_html
 
     with tempfile.TemporaryDirectory() as directory:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from perfrunner.report.numbers import change_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from perfrunner.analysis.model import Comparison, Row
     from perfrunner.analysis.noise import NoiseFloor
     from perfrunner.analysis.published import PublishedLine
@@ -90,7 +88,6 @@ class Report:
     noise: tuple[NoiseFloor, ...]
     differing: tuple[str, ...]  # facts that differ between the builds of the variants
     builds: tuple[BuildRecord, ...]
-    facts: Mapping[str, Any]
     reproduce: str
     methods: tuple[Method, ...] = ()  # method of each workload as values
     method: tuple[Fact, ...] = ()  # the method as lines

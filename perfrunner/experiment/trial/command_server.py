@@ -28,7 +28,7 @@ from perfrunner.hosts.container import Container, Image, container_name, run_wor
 from perfrunner.hosts.process import Completed, ExitStatus, ProcessHandle
 from perfrunner.hosts.transport import Transport
 from perfrunner.measure.memory import numbers
-from perfrunner.servers.adapter import HAS_NO_PASSWORD, REFUSES_PASSWORD, Adapter
+from perfrunner.servers.adapter import HAS_NO_PASSWORD, REFUSES_PASSWORD
 from perfrunner.servers.preload import check_first, check_maps
 from perfrunner.servers.registry import ADAPTERS
 from perfrunner.spec.server import DIRECTORY, PORT
@@ -75,10 +75,6 @@ class ServerCommand:
     image: Image | None = None  # that it runs in
     # Its files as they were when its settings were checked (agent.file_versions); empty: not known yet.
     files: Mapping[str, Sequence[int]] = field(default_factory=dict)
-
-    @property
-    def adapter(self) -> Adapter:
-        return ADAPTERS[self.kind or "other"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ programs are not pinned, because the number of CPUs is part of what they measure
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import secrets
@@ -74,12 +73,6 @@ class Credentials:
         for name, password in self.servers.items():
             host.put_bytes(password.encode(), files.of_server(name), mode=0o600)
         return files
-
-    @staticmethod
-    def remove(host: Transport, directory: str) -> None:
-        """Remove the files. An unreachable host keeps a password that no engine accepts any more."""
-        with contextlib.suppress(HostError):
-            host.remove_tree(directory)
 
 
 LINES, CHARACTERS = 3, 600

@@ -89,7 +89,7 @@ def html_text(
         moved=[(m, m.texts) for m in report.moved],
         always=[(c, Markup(c.inline())) for c in charts if c.name == PICTURED],
         static=[(c, Markup(c.inline())) for c in charts if c.name != PICTURED],
-        facts=flatten(report.facts),
+        facts=flatten(report.experiment.facts),
         shared_build=shared_build(report.builds),
         builds=[(b, own_facts(b, report.builds)) for b in report.builds],
         spec_json=json.dumps(dict(report.experiment.spec_json), indent=2, ensure_ascii=False),

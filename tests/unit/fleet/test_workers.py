@@ -38,12 +38,10 @@ def change(engine: Engine, **values: object) -> None:
 
 def test_a_worker_is_there_until_it_says_goodbye(known: Workers) -> None:
     with known.present("east", ["a", "b"]):
-        worker = known.named("east")
-        assert worker is not None
+        (worker,) = known.all()
         assert (worker.groups, worker.process) == (("a", "b"), this_process())
         assert worker.may_live(time.time())
-    worker = known.named("east")
-    assert worker is not None
+    (worker,) = known.all()
     assert not worker.may_live(time.time())
 
 
