@@ -7,6 +7,7 @@ the command prints its traceback and exits with 3.
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import re
 from collections.abc import Sequence
@@ -21,6 +22,9 @@ EXIT_INTERRUPTED = 130
 
 # Part of the message of every error that another run causes. The fleet looks for it and retries.
 IN_USE = "is in use by"
+# A full disk, an exceeded quota or a limit of the size of files.
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+DISK_BROKEN = frozenset({errno.EROFS, errno.EIO, errno.ESTALE})
 # C0 except tab and line ends, DEL, and C1.
 _CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
@@ -43,6 +47,11 @@ class PerfrunnerError(Exception):
 def harmless(text: str) -> str:
     """Escape control characters, because a message may quote the output of a host or a program."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def is_full(error: OSError) -> bool:
+    """Return whether an error means that a disk, a quota or a file is full."""
+    return error.errno in DISK_FULL
 
 
 class UsageError(PerfrunnerError):

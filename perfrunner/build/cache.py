@@ -23,7 +23,7 @@ from pathlib import Path
 from perfrunner.build.artifact import damage
 from perfrunner.build.ninja import objects_of
 from perfrunner.build.tools import Progress
-from perfrunner.errors import EXIT_USAGE, BuildError
+from perfrunner.errors import EXIT_USAGE, BuildError, is_full
 from perfrunner.paths import lock
 
 CACHE_TAG = "CACHEDIR.TAG"
@@ -140,9 +140,7 @@ def move_into_place(staging: Path, path: Path, build_id: str) -> None:
 
 def space_hint(error: OSError) -> str | None:
     """Return a hint for a full disk; None for another error."""
-    return (
-        "free some disk space; `perfrunner clean` removes old builds" if error.errno == 28 else None
-    )
+    return "free some disk space; `perfrunner clean` removes old builds" if is_full(error) else None
 
 
 # A run needs its copy to be resumed after the working tree has changed.

@@ -23,12 +23,14 @@ from click.shell_completion import CompletionItem
 from perfrunner import __version__
 from perfrunner.cli.output import LostOutput, abandon_stdout, hold_standard_streams, note
 from perfrunner.errors import (
+    DISK_BROKEN,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_OK,
     PerfrunnerError,
     StoreError,
     UsageError,
+    is_full,
 )
 
 # Heading -> names of its commands, in the order of --help. Every command stands under one heading.
@@ -78,8 +80,6 @@ COMMANDS = {
     "fleet": ("perfrunner.cli.fleet", "Queue runs for many groups of hosts."),
 }
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_BROKEN = (errno.EROFS, errno.EIO, errno.ESTALE)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _LIMITS = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _NO_THREAD = "can't start new thread"
@@ -228,9 +228,9 @@ def _explain(error: Exception) -> PerfrunnerError | None:
     text = f"{place or 'a file cannot be written'}: {error.strerror}"
     if error.errno in _WRONG_PATH:
         return UsageError(text, "name another file or directory")
-    if error.errno in _FULL:
+    if is_full(error):
         return StoreError(text, "free some space for the results, the build cache and TMPDIR")
-    if error.errno in _BROKEN:
+    if error.errno in DISK_BROKEN:
         return StoreError(text, "make it writable, or use another directory")
     return None
 

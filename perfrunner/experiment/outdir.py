@@ -7,7 +7,6 @@ a new line.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import time
@@ -18,20 +17,18 @@ from typing import Any
 
 from typing_extensions import Self
 
-from perfrunner.errors import IN_USE, StoreError, UsageError
+from perfrunner.errors import DISK_BROKEN, IN_USE, StoreError, UsageError, is_full
 from perfrunner.paths import lock
 from perfrunner.results.files import LOCK_FILE
 
 LOOKS, LOOK_S = 5, 0.02
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-BROKEN = {errno.EROFS, errno.EIO, errno.ESTALE}
 _SQLITE_FULL = "database or disk is full"
 
 
 def disk_is_full(error: BaseException) -> bool:
     """Return whether an error, or one of its causes, is a full disk, an exceeded quota or a file-size limit."""
     return any(
-        (isinstance(cause, OSError) and cause.errno in FULL) or _SQLITE_FULL in str(cause)
+        (isinstance(cause, OSError) and is_full(cause)) or _SQLITE_FULL in str(cause)
         for cause in _causes(error)
     )
 
@@ -41,7 +38,7 @@ def disk_fails(error: BaseException) -> str | None:
     if disk_is_full(error):
         return "is full"
     for cause in _causes(error):
-        if isinstance(cause, OSError) and cause.errno in BROKEN:
+        if isinstance(cause, OSError) and cause.errno in DISK_BROKEN:
             return f"cannot be written ({cause.strerror})"
     return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import filecmp
 import os
 import selectors
@@ -17,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
-from perfrunner.errors import HostError
+from perfrunner.errors import HostError, is_full
 from perfrunner.hosts import scripts
 from perfrunner.hosts.process import BASE_ENVIRONMENT, CommandTimeout, Raw
 from perfrunner.hosts.transport import CHUNK, Sink, Transport, hint_of
@@ -123,7 +122,7 @@ class LocalTransport(Transport):
             part.chmod(mode)
             part.replace(target)
         except OSError as error:
-            hint = "free some disk space on the host" if error.errno == errno.ENOSPC else None
+            hint = "free some disk space on the host" if is_full(error) else None
             raise HostError(f"{self.name}: cannot copy {local}: {error}", hint) from error
         finally:
             with contextlib.suppress(OSError):

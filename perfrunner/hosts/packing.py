@@ -7,7 +7,6 @@ against the sha256 that pack_tree returned, and the files against the list.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import io
 import os
@@ -18,10 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from perfrunner.errors import HostError
+from perfrunner.errors import HostError, is_full
 
 SUMS = ".sha256sums"
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def pack_tree(directory: Path, out: IO[bytes]) -> str:
@@ -35,7 +33,7 @@ def pack_tree(directory: Path, out: IO[bytes]) -> str:
         return digest
     except OSError as error:
         failed = error
-    if failed.errno not in _FULL:
+    if not is_full(failed):
         raise _unreadable(directory, failed) from failed
     with contextlib.suppress(OSError):
         os.ftruncate(out.fileno(), 0)  # else closing it fails as well

@@ -10,7 +10,6 @@ missing. Several threads may use a transport at the same time.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -24,7 +23,7 @@ from pathlib import Path
 from posixpath import join as posix_join
 from typing import IO
 
-from perfrunner.errors import HostError
+from perfrunner.errors import HostError, is_full
 from perfrunner.hosts import scripts
 from perfrunner.hosts.packing import pack_tree, tree_digest, unpack_tree
 from perfrunner.hosts.process import (
@@ -355,7 +354,7 @@ class Transport(ABC):
                 packed.seek(0)
                 unpack_tree(packed, local)
         except OSError as error:
-            hint = "free some disk space here" if error.errno == errno.ENOSPC else None
+            hint = "free some disk space here" if is_full(error) else None
             raise HostError(f"cannot write {local}: {error.strerror or error}", hint) from error
 
     def read_text(self, path: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import tarfile
 from pathlib import Path
 
 import pytest
 
+from perfrunner.build.cache import space_hint
 from perfrunner.errors import HostError
 from perfrunner.experiment.outdir import disk_fails
 from perfrunner.hosts.packing import pack_tree, tree_digest, unpack_tree
@@ -68,3 +70,9 @@ def test_a_full_temporary_directory_is_not_that_of_the_results(tmp_path: Path) -
         pack_tree(tmp_path, full)
     assert "TMPDIR" in (failed.value.hint or "")
     assert disk_fails(failed.value) is None
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_or_quota_of_the_build_cache_has_a_hint(number: int) -> None:
+    assert "free some disk space" in (space_hint(OSError(number, "full")) or "")
+    assert space_hint(OSError(errno.EACCES, "denied")) is None
