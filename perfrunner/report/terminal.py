@@ -234,8 +234,11 @@ def _by_variant(
         if line.heading:
             metric = f"{line.label} "
             continue
-        cases = [_baseline(line, roomy), *(_variant(line, variant, roomy) for variant in names[1:])]
-        columns.append((f"{metric}{line.label}", cases))
+        entries = [
+            _baseline(line, roomy),
+            *(_variant(line, variant, roomy) for variant in names[1:]),
+        ]
+        columns.append((f"{metric}{line.label}", entries))
     widest = max(cell_len(name) for name in names)
     first = min(widest, max(LEAST_FOR_NAMES, width // 3))
     while columns:
@@ -246,13 +249,13 @@ def _by_variant(
         )
         taken: list[list[Text]] = []
         while columns:
-            label, cases = columns[0]
-            need = GAP + max(cell_len(text.plain) for text in cases)
+            label, entries = columns[0]
+            need = GAP + max(cell_len(text.plain) for text in entries)
             if taken and need > room:
                 break
             wide = min(need, room) - GAP
             table.add_column(escape(folded(label, wide)), overflow="fold", width=wide)
-            taken.append(cases)
+            taken.append(entries)
             room -= need
             columns.pop(0)
         names_column.width = min(widest, first + room)
@@ -296,8 +299,8 @@ def _table(
         if line.heading:
             table.add_row(Text(folded(line.label, labels), style="bold"))
         elif line.base is not None or line.variants.keys() & set(variants):
-            cases = (_variant(line, variant, roomy) for variant in variants)
-            table.add_row(Text(folded(line.label, labels)), _baseline(line, roomy), *cases)
+            entries = (_variant(line, variant, roomy) for variant in variants)
+            table.add_row(Text(folded(line.label, labels)), _baseline(line, roomy), *entries)
     yield table
 
 
