@@ -123,7 +123,7 @@ class Bench:
         *,
         recorded: Sequence[str] | None = None,
     ) -> ProcessHandle:
-        """Start a load process; `wait_client` waits for it.
+        """Start a load process; `wait_clients` waits for it.
 
         Its output is `<name>.json` in the directory of the placement. `recorded` is the command for reproduce.sh, when
         `argv` contains names that exist only in this run.
@@ -366,24 +366,10 @@ class Bench:
                 )
             time.sleep(0.02)
 
-    def wait_client(
-        self,
-        tool: str,
-        placement: ClientPlacement,
-        name: str,
-        handle: ProcessHandle,
-        check: Callable[[], None] | None = None,
-    ) -> None:
-        """Wait until a load process has ended successfully.
-
-        `check` is called while waiting; default: check the engines of this variant.
-        """
-        self.wait_clients(tool, [Started(placement, name, handle)], check or self.check_engines)
-
     def wait_clients(
         self, tool: str, started: Sequence[Started], check: Callable[[], None]
     ) -> None:
-        """Wait until all load processes have ended successfully.
+        """Wait until all load processes have ended successfully; call `check` while waiting.
 
         They are polled one after another, so that a failure is noticed while other processes wait for the failed one.
         """

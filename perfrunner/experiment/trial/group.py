@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from perfrunner.errors import TrialError
-from perfrunner.experiment.trial.bench import POLL_S, Bench
+from perfrunner.experiment.trial.bench import POLL_S, Bench, Started
 from perfrunner.experiment.trial.outcome import VariantError, attribute_by_report, attributed_to
 from perfrunner.experiment.trial.placement import CredentialFiles, log_tail
 from perfrunner.experiment.trial.server import ServerProcess
@@ -115,7 +115,7 @@ class GroupBench:
         placement = base.placements[0]
         handle = base.start_client(argv, placement, output, recorded=recorded)
         try:
-            base.wait_client(tool, placement, output, handle, self.check_engines)
+            base.wait_clients(tool, [Started(placement, output, handle)], self.check_engines)
         except TrialError as error:
             remote = f"{placement.directory}/{output}.json"
             cause = attribute_by_report(placement.host, remote, len(self.variants), error)
