@@ -156,7 +156,7 @@ class Comparer:
             store_url=self.store_url,
             cache_dir=self.cache_dir,
             engine_src=self.engine_src,
-            resume=self._unfinished(spec),
+            resume="" if self._unfinished(spec) else None,
             resume_command=self.resume_command,
         )
         try:

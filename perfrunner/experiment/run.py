@@ -10,7 +10,6 @@ separate: they only read the store.
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +35,7 @@ class RunRequest:
     """A run that is requested: its spec, the places of results and builds, and an earlier run to continue.
 
     store_url: the database; default: the one in `out_dir`.
-    resume: continue the newest unfinished experiment of the spec, or the experiment named by `run`.
+    resume: the experiment to continue, or empty for the newest unfinished one of the spec; None: a new experiment.
     extend: number of blocks to add to a finished experiment.
     tune: tune the hosts for the duration of the run.
     command: the command line that repeats this measurement; stored for the report.
@@ -50,14 +49,13 @@ class RunRequest:
     out_dir: Path
     cache_dir: Path
     engine_src: Path
+    resume_command: str
     store_url: str | None = None
     seed: int | None = None
-    resume: bool = False
-    run: str | None = None
+    resume: str | None = None
     extend: int = 0
     tune: bool = False
     command: Sequence[str] = ()
-    resume_command: str = ""
     job: str | None = None
 
     @property
@@ -81,9 +79,6 @@ def run_experiment(request: RunRequest, listener: ev.Listener) -> ev.RunOutcome:
     if spec.cluster.transport == "ssh":
         require_ssh()
     require_sdk_here(spec)
-    resume_command = request.resume_command or shlex.join(
-        ["perfrunner", "run", str(request.spec_path), "--out", str(out_dir), "--resume"]
-    )
     with (
         SignalGuard() as guard,
         OutDirLock(out_dir),
@@ -92,9 +87,9 @@ def run_experiment(request: RunRequest, listener: ev.Listener) -> ev.RunOutcome:
         _report_disk(out_dir),
     ):
         end_killed(store)
-        if request.resume or request.extend:
+        if request.resume is not None or request.extend:
             session = resume_experiment(
-                store, out_dir, spec, seed=request.seed, run=request.run, extend=request.extend
+                store, out_dir, spec, seed=request.seed, run=request.resume, extend=request.extend
             )
             sources = _restore_sources(session, request, listener)
         else:
@@ -114,7 +109,7 @@ def run_experiment(request: RunRequest, listener: ev.Listener) -> ev.RunOutcome:
         with contextlib.closing(journal):
             context = RunContext(spec, session, store, journal, guard, listener)
             runner = ExperimentRunner(
-                context, sources, request.cache_dir, resume_command, tune=request.tune
+                context, sources, request.cache_dir, request.resume_command, tune=request.tune
             )
             if session.experiment.state == "done" and runner.schedule.next() is None:
                 raise UsageError(

@@ -7,7 +7,7 @@ two different specs never mix. `RunContext` holds what the other modules of a ru
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -135,7 +135,7 @@ def resume(
     run: str | None = None,
     extend: int = 0,
 ) -> Session:
-    """Resume an experiment of this spec: the newest unfinished one, or `run` (a name that ResultStore.resolve accepts).
+    """Resume an experiment of this spec: `run` (a name that ResultStore.resolve accepts), or the newest unfinished one.
 
     An experiment that had already ended gets a new budget of redone cases. `extend` adds blocks, by default to the
     newest experiment of the spec. Raises UsageError when no experiment can be resumed or the spec differs.
@@ -150,16 +150,16 @@ def resume(
     directory = out_dir / experiment.id
     (directory / "trials").mkdir(parents=True, exist_ok=True)
     trials = store.load(experiment.id).trials
+    session = Session(experiment, directory, trials, resumed=True)
     facts = dict(experiment.facts)
     if experiment.state in ("done", "failed"):
         facts[GRANTED] = [*facts.get(GRANTED, []), len(trials)]
     if extend:
-        before = _blocks(experiment, spec, trials)
+        before = _blocks(session, spec)
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         added = {"from": before, "to": before + extend, "at": now}
         facts[EXTENDED] = [*facts.get(EXTENDED, []), added]
-    experiment = replace(experiment, facts=facts)
-    return Session(experiment, directory, trials, resumed=True)
+    return replace(session, experiment=replace(experiment, facts=facts))
 
 
 def planned_blocks(session: Session, spec: Spec) -> int:
@@ -168,12 +168,11 @@ def planned_blocks(session: Session, spec: Spec) -> int:
     return session.experiment.extended_to or max([spec.blocks, *measured])
 
 
-def _blocks(experiment: ExperimentRecord, spec: Spec, trials: Sequence[TrialRecord]) -> int:
+def _blocks(session: Session, spec: Spec) -> int:
     """Return the number of blocks measured, or planned if the experiment is unfinished."""
-    measured = max((trial.block for trial in trials), default=0)
-    if experiment.state == "done":
-        return measured
-    return max(measured, experiment.extended_to or spec.blocks)
+    if session.experiment.state == "done":
+        return max((trial.block for trial in session.trials), default=0)
+    return planned_blocks(session, spec)
 
 
 def check_measured_here(record: ExperimentRecord) -> None:
@@ -188,7 +187,7 @@ def check_measured_here(record: ExperimentRecord) -> None:
 def _find_resumable(
     store: ResultStore, out_dir: Path, spec: Spec, run: str | None, extend: int
 ) -> ExperimentRecord:
-    if run is not None:
+    if run:
         named = store.resolve(run)
         check_measured_here(named)
         if not store.is_own(named.id):

@@ -105,8 +105,8 @@ def main(settings: dict[str, Any]) -> int:
             out_dir=Path(settings["out"]),
             engine_src=Path(settings.get("engine_src") or "engine_src"),
             cache_dir=Path(settings["cache"]),
-            resume=settings.get("resume", False),
-            run=settings.get("run"),
+            resume=settings.get("run") or "" if settings.get("resume") else None,
+            resume_command=f"perfrunner run {spec_path} --resume",
             seed=settings.get("seed"),
         )
         outcome = run_experiment(request, Printer(settings.get("interrupt_at", "")))

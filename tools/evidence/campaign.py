@@ -71,7 +71,7 @@ def run(
                 return code
             again = record is not None and not done
             with neighbour(str(experiment.facts.get("neighbour", "none"))):
-                outcome = _run(spec, text, path, places, listener, resume=again)
+                outcome = _run(spec, text, path, places, listener, resume="" if again else None)
             if outcome.exit_code == EXIT_INTERRUPTED:
                 return EXIT_INTERRUPTED
             if not _keep(experiment, places):
@@ -126,7 +126,7 @@ def _require_same(record: ExperimentRecord, spec: Spec, out: Path) -> None:
 
 
 def _run(
-    spec: Spec, text: str, path: Path, places: Places, listener: Listener, *, resume: bool
+    spec: Spec, text: str, path: Path, places: Places, listener: Listener, *, resume: str | None
 ) -> RunOutcome:
     request = RunRequest(
         spec=spec,

@@ -98,7 +98,7 @@ def test_run_hands_over_what_the_command_line_says(cli, play):
     got = runner.arguments
     assert (got.spec.blocks, got.spec.engine.threads, got.seed) == (6, 3, 5)
     assert (list(got.spec.variants), list(got.spec.workloads)) == (["glibc", "always,3"], ["pf"])
-    assert (str(got.out_dir), got.resume) == ("elsewhere", False)
+    assert (str(got.out_dir), got.resume) == ("elsewhere", None)
     assert got.spec_text == (cli.directory / "spec.yaml").read_text()
     assert got.engine_src == cli.directory / "engine_src"
     assert got.cache_dir == cli.directory / "cache"
