@@ -112,5 +112,5 @@ def worker_document(worker: Worker, now: float) -> dict[str, Any]:
         "groups": list(worker.groups),
         "seen_seconds_ago": round(now - worker.seen_at, 1),
         "ended": worker.ended_at is not None,
-        "drives": worker.may_live(now),
+        "may_live": worker.may_live(now),
     }

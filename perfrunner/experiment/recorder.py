@@ -35,17 +35,17 @@ class EtaEstimator:
         self._expected = dict(expected or {})
         self._seconds: dict[Case, list[float]] = defaultdict(list)
 
-    def add(self, kind: Case, seconds: float) -> None:
-        self._seconds[kind].append(seconds)
+    def add(self, case: Case, seconds: float) -> None:
+        self._seconds[case].append(seconds)
 
-    def mean(self, kind: Case) -> float | None:
-        known = self._seconds.get(kind)
-        return sum(known) / len(known) if known else self._expected.get(kind)
+    def mean(self, case: Case) -> float | None:
+        known = self._seconds.get(case)
+        return sum(known) / len(known) if known else self._expected.get(case)
 
-    def left(self, kinds: Iterable[Case]) -> float | None:
+    def left(self, cases: Iterable[Case]) -> float | None:
         """Return the seconds for trials of these cases; None when none of them can be estimated."""
-        remaining = list(kinds)
-        means = [self.mean(kind) for kind in remaining]
+        remaining = list(cases)
+        means = [self.mean(case) for case in remaining]
         known = [mean for mean in means if mean is not None]
         if remaining and not known:
             return None
@@ -66,7 +66,7 @@ class _Pairs:
 class InterimEstimates:
     """The provisional estimates of one run. Their intervals hold at all moments together (analysis/looks.py).
 
-    Call `add` for each finished trial and `whole` when a case of a block is complete.
+    Call `add` for each finished trial and `complete` when a case of a block is complete.
     """
 
     spec: Spec
@@ -85,7 +85,7 @@ class InterimEstimates:
             values[task.member] = value
         self._open[task.block_case] = (task.attempt, values)
 
-    def whole(self, case: BlockCase) -> ev.Provisional | None:
+    def complete(self, case: BlockCase) -> ev.Provisional | None:
         """Return the estimates of the case including this block; None while there are too few blocks."""
         _, values = self._open.pop(case, (0, {}))
         pairs = self._pairs[case.case]
@@ -181,15 +181,15 @@ class Recorder:
         for case, variant in self.schedule.given_up():
             self._fail_trial(case, variant, self._discards[case, variant])
 
-    def foresee(self, kind: Case, trials: int) -> None:
+    def foresee(self, case: Case, trials: int) -> None:
         """Set how many trials are likely beyond those planned (negative: fewer), judging by the precision so far."""
-        self._foreseen[kind] = trials
+        self._foreseen[case] = trials
 
     def _likely_left(self) -> list[Case]:
-        kinds = Counter(self.schedule.left())
-        for kind, trials in self._foreseen.items():
-            kinds[kind] = max(kinds[kind] + trials, 0)
-        return list(kinds.elements())
+        cases = Counter(self.schedule.left())
+        for case, trials in self._foreseen.items():
+            cases[case] = max(cases[case] + trials, 0)
+        return list(cases.elements())
 
     def recall(self) -> None:
         """Load the trials that earlier runs of this experiment stored."""
@@ -200,7 +200,7 @@ class Recorder:
             self._count(trial, trial.status, trial.reason, trial.seconds / len(variants))
             self.interim.add(trial, trial)
             if self.schedule.counts(trial.block_case):
-                self.interim.whole(trial.block_case)
+                self.interim.complete(trial.block_case)
         self._recall_before(len(self.context.session.trials))
 
     def _recall_before(self, number: int) -> None:
@@ -297,7 +297,7 @@ class Recorder:
 
     def _tell_estimates(self, task: TrialKey) -> None:
         if self.schedule.counts(task.block_case) and (
-            estimates := self.interim.whole(task.block_case)
+            estimates := self.interim.complete(task.block_case)
         ):
             self.context.listener.on_event(estimates)
 

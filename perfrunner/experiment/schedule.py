@@ -112,17 +112,17 @@ class Schedule:
 
     def left(self) -> list[Case]:
         """Return the case of each remaining trial, assuming that no further trial fails or is discarded."""
-        kinds = [trial.case for trial in self._plan if self._wanted(trial)]
+        cases = [trial.case for trial in self._plan if self._wanted(trial)]
         budget = self._budget - self.redone
-        for case, state in self._cases.items():
-            if self._spoiled(case, state):
+        for block_case, state in self._cases.items():
+            if self._spoiled(block_case, state):
                 if budget > 0:
                     budget -= 1
-                    kinds += [case.case] * len(state.order)
+                    cases += [block_case.case] * len(state.order)
             elif len(state.attempts) > 1:
                 missing = sum(1 for variant in state.order if variant not in state.latest)
-                kinds += [case.case] * missing
-        return kinds
+                cases += [block_case.case] * missing
+        return cases
 
     def close(self, closed: Case, block: int) -> None:
         """Remove the case from all blocks after `block`, because it has reached its precision."""
@@ -262,7 +262,7 @@ class Schedule:
         """Return whether a variant is excluded, or failed more than once in all blocks of a case without success."""
         if variant in self._excluded:
             return True
-        kind = (case.workload, case.bucket, variant)
+        key = (case.workload, case.bucket, variant)
         succeeded = any(
             status == "ok" and name == variant
             for other, state in self._cases.items()
@@ -270,7 +270,7 @@ class Schedule:
             for attempt in state.attempts
             for (name, _), status in attempt.items()
         )
-        return not succeeded and self._failures()[kind] - self._failed_before[kind] > 1
+        return not succeeded and self._failures()[key] - self._failed_before[key] > 1
 
     def _state(self, case: BlockCase) -> _CaseState:
         return self._cases.setdefault(case, _CaseState())

@@ -210,7 +210,7 @@ def _profiled(trial: TrialRecord, stacks: Folded, per_op: bool) -> ProfiledTrial
 
 
 @dataclass(frozen=True)
-class Numbers:
+class PairFormat:
     """Format the changes of a pair, in µs per operation or in % of the CPU time."""
 
     pair: ProfiledPair
@@ -262,7 +262,7 @@ def summary_lines(pair: ProfiledPair) -> Iterator[str]:
     if pair.explanation is None:
         yield f"The functions are not compared: {too_few_text(pair)}. To compare them, {MORE_BLOCKS}."
         return
-    result, numbers = pair.explanation, Numbers(pair)
+    result, numbers = pair.explanation, PairFormat(pair)
     if pair.per_op:
         yield (
             f"Server CPU per operation: {numbers.value(result.total.base)} to {numbers.value(result.total.variant)} µs,"
@@ -286,7 +286,7 @@ COLUMNS = ("thread", "function", "{base}", "{variant}", "change", "of all CPU", 
 
 def heading(pair: ProfiledPair) -> list[str]:
     """Return the headings of the table of functions."""
-    unit = Numbers(pair).unit
+    unit = PairFormat(pair).unit
     names = {"base": f"{pair.base}, {unit}", "variant": f"{pair.variant}, {unit}"}
     return [
         column.format(**names) if column != "change" else f"change, {unit}" for column in COLUMNS
@@ -295,7 +295,7 @@ def heading(pair: ProfiledPair) -> list[str]:
 
 def function_rows(pair: ProfiledPair, *, every: bool = False) -> list[tuple[str, ...]]:
     """Return the rows of the functions that changed, or of every function that was compared."""
-    result, numbers = pair.tested, Numbers(pair)
+    result, numbers = pair.tested, PairFormat(pair)
     return [
         (
             place.thread,
@@ -335,7 +335,7 @@ def _percent(change: Change) -> str:
 
 def changed_text(pair: ProfiledPair, most: int) -> str:
     """Return the functions that changed most in a line: `front-end malloc -0.156 [-0.170, -0.142]; 4 more`."""
-    numbers, changed = Numbers(pair), list(pair.tested.changed.items())
+    numbers, changed = PairFormat(pair), list(pair.tested.changed.items())
     named = [
         f"{place.thread} {short_function(place.function)} {numbers.change(change)}"
         for place, change in changed[:most]

@@ -180,7 +180,7 @@ def _ratio(effect: Estimated) -> str:
     if bounds is None:
         return f"{sign}{shown}"
     inside = bracket(factor(low, digits), factor(high, digits), shown)
-    return f"{sign}{whole(shown) if inside == EXACT else shown} {inside}"
+    return f"{sign}{without_zeros(shown) if inside == EXACT else shown} {inside}"
 
 
 def factor(value: float, digits: int = 3) -> str:
@@ -222,7 +222,7 @@ def _signed(value: float, bounds: Interval | None, unit: str) -> str:
     low, high = (signed(b, places) for b in bounds)
     shown = signed(value, places)
     inside = bracket(low, high, shown)
-    number = whole(shown) if inside == EXACT else shown
+    number = without_zeros(shown) if inside == EXACT else shown
     return " ".join(part for part in (number, unit, inside) if part)
 
 
@@ -231,7 +231,7 @@ def bracket(low: str, high: str, value: str) -> str:
     return EXACT if low == value == high else f"[{low}, {high}]"
 
 
-def whole(text: str) -> str:
+def without_zeros(text: str) -> str:
     """Strip trailing zeros: `48` for `48.00`."""
     return re.sub(r"\.0+$", "", text)
 

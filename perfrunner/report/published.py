@@ -64,7 +64,7 @@ def published_texts(report: Report) -> dict[str, list[PublishedText]]:
     return tables
 
 
-def reference_facts(report: Report) -> list[tuple[str, str]]:
+def published_facts(report: Report) -> list[tuple[str, str]]:
     """Return the sources of the published values and the known differences."""
     published = report.published
     if published is None:
@@ -211,7 +211,7 @@ def published_section(report: Report) -> Iterable[str]:
         return
     yield f"<details><summary>Published values: {counts_text(report)}</summary>"
     yield ""
-    for label, text in reference_facts(report):
+    for label, text in published_facts(report):
         yield f"- {plain(label)}: {plain(text)}"
     yield ""
     yield from published_tables(report)
@@ -326,7 +326,7 @@ def terminal_section(report: Report, label: int) -> Iterable[RenderableType]:
     if not report.published_lines:
         return
     yield Text(f"\nPublished values: {counts_text(report)}", style="bold")
-    for name, text in reference_facts(report):
+    for name, text in published_facts(report):
         yield Padding(Text(f"{name}: {text}", style="dim"), (0, 0, 0, 2))
     for title, lines in published_texts(report).items():
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")

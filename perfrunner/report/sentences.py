@@ -28,7 +28,7 @@ from perfrunner.report.numbers import (
     scale_of,
     signed,
     significant,
-    whole,
+    without_zeros,
 )
 from perfrunner.text import count_of
 
@@ -250,7 +250,7 @@ def _change(rows: Sequence[Row]) -> str:
     ends = list(dict.fromkeys(f"{abs(v):.{places}f}" for v in sorted(values, key=abs)))
     ends = [ends[0], ends[-1]] if len(ends) > 1 else ends
     if inside.endswith(EXACT):
-        ends = [whole(ends[0])]
+        ends = [without_zeros(ends[0])]
     ups = {v > 0 for v in values if float(f"{v:.{places}f}")}
     if len(ups) > 1:
         span = " to ".join(signed(v, places) for v in (min(values), max(values)))
@@ -285,7 +285,7 @@ def _factors(
         return f"{noun(metric)} {TIMES_SIGN}{write(low)} to {TIMES_SIGN}{write(high)}{inside}"
     text = " to ".join(dict.fromkeys(map(write, (low, high))))
     if inside.endswith(EXACT):
-        text = whole(text)
+        text = without_zeros(text)
     if metric.id == FASTER:
         return f"{text} times {'slower' if less else 'faster'}{inside}"
     return f"{noun(metric)} {DIVIDE_SIGN if less else TIMES_SIGN}{text}{inside}"

@@ -42,7 +42,7 @@ class Choice(Part):
 
     @field_validator("value")
     @classmethod
-    def _is_told_from_a_truth_value(cls, value: str) -> str:
+    def _is_no_truth_value(cls, value: str) -> str:
         if not _WORD.fullmatch(value) or value in _BOOLEAN_WORDS:
             raise ValueError(
                 "expected a word of a-z, 0-9 and '_', '.', '-'; on or off, not true or false"

@@ -16,7 +16,7 @@ from perfrunner.report.json_document import document
 from perfrunner.report.model import HOSTS, primary_rows
 from perfrunner.report.page.chart_data import chart_data
 from perfrunner.report.page.tables import brief, explained_section, panels, tables
-from perfrunner.report.published import counts_text, published_texts, reference_facts
+from perfrunner.report.published import counts_text, published_facts, published_texts
 from perfrunner.report.sentences import question
 from perfrunner.text import count_of
 
@@ -81,7 +81,7 @@ def html_text(
         metrics=_metric_names(report),
         published=published_texts(report),
         published_counts=counts_text(report),
-        reference_facts=reference_facts(report),
+        published_facts=published_facts(report),
         explained=explained_section(report),
         no_counters=NO_COUNTERS,
         account_title=TITLE,

@@ -189,7 +189,7 @@ def test_status_tells_jobs_and_workers(cli: Cli) -> None:
         "queued", {"finished": 3, "total": 8}, "small-1", None,
     )  # fmt: skip
     (worker,) = answer["workers"]
-    assert (worker["worker"], worker["groups"], worker["drives"]) == ("east", ["lab-a"], True)
+    assert (worker["worker"], worker["groups"], worker["may_live"]) == ("east", ["lab-a"], True)
 
 
 def test_status_of_an_empty_place(cli: Cli) -> None:

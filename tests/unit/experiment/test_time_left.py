@@ -196,7 +196,7 @@ def test_an_estimate_costs_at_the_hundredth_block_what_it_costs_at_the_tenth():
                 task,
                 TrialResult(task, "ok", "", START, START, Path(), {"ops_per_s": rng.uniform(1, 2)}),
             )
-        matches = interim.whole(unit.tasks[0].block_case)
+        matches = interim.complete(unit.tasks[0].block_case)
         costs.append(time.process_time() - began)
     assert matches is not None
     assert [estimate.blocks for estimate in matches.estimates] == [100] * 11
