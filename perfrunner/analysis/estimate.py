@@ -235,8 +235,8 @@ def _nearest_nothing(kind: EffectKind, mean: V, resolution: V) -> V:
 def _grouped(keys: Iterable[Hashable]) -> Iterable[list[int]]:
     """Return the positions of equal keys."""
     places: dict[Hashable, list[int]] = defaultdict(list)
-    for place, key in enumerate(keys):
-        places[key].append(place)
+    for index, key in enumerate(keys):
+        places[key].append(index)
     return places.values()
 
 

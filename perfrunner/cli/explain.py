@@ -178,8 +178,8 @@ def _table(console: Console, names: list[str], rows: list[tuple[str, ...]], *, l
     from perfrunner.report.explain import short_function
 
     table = Table(box=None, pad_edge=False)
-    for place, name in enumerate(names):
-        table.add_column(name, justify="left" if place < left else "right", no_wrap=place >= left)
+    for index, name in enumerate(names):
+        table.add_column(name, justify="left" if index < left else "right", no_wrap=index >= left)
     for row in rows:
         table.add_row(*(Text(short_function(cell)) for cell in row))
     console.print(table)

@@ -234,12 +234,12 @@ class Conducted:
             names = {name for variant in benchmark.variants for name in variant.counters}
             counters = {name: benchmark.counter(name, baseline) for name in sorted(names)}
             cpu = benchmark.cpu_times(baseline)
-            for place, real in enumerate(benchmark.times(baseline)):
-                rows[place][benchmark.name] = MicrobenchRow(
+            for index, real in enumerate(benchmark.times(baseline)):
+                rows[index][benchmark.name] = MicrobenchRow(
                     name=benchmark.name,
                     real_ns=real,
-                    cpu_ns=None if cpu is None else cpu[place],
-                    counters={k: v[place] for k, v in counters.items() if v is not None},
+                    cpu_ns=None if cpu is None else cpu[index],
+                    counters={k: v[index] for k, v in counters.items() if v is not None},
                 )
         return [
             MicrobenchReport(variant.context, benchmark_rows)
@@ -266,9 +266,9 @@ def parse_conducted(text: str, where: str) -> Conducted:
                 context={str(k): str(v) for k, v in variant["context"].items()},
                 report=variant.get("report"),
                 stderr=str(variant.get("stderr", "")),
-                text=_part(document, place),
+                text=_part(document, index),
             )
-            for place, variant in enumerate(document["variants"])
+            for index, variant in enumerate(document["variants"])
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TrialError(f"{where}: not a conductor's report: {error!r}") from None

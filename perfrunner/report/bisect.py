@@ -93,8 +93,8 @@ def draw(state: BisectState, order: Sequence[str]) -> tuple[bytes, bytes]:
         steps = sorted(state.steps, key=lambda step: order.index(step.commit))
         figure = new_figure(1.2 + 0.3 * len(steps))
         axes = figure.subplots()
-        for place, step in enumerate(steps):
-            _draw_step(axes, state, step, len(steps) - 1 - place)
+        for index, step in enumerate(steps):
+            _draw_step(axes, state, step, len(steps) - 1 - index)
         axes.axvline(0, color=INK, linewidth=0.8)
         axes.set_yticks(
             range(len(steps)),

@@ -125,7 +125,7 @@ def sentences(comparison: Comparison) -> tuple[Sentence, ...]:
         in_sentence = row.primary or (row.companion and (row.case, row.variant) in disagreeing)
         if in_sentence and (row.effect is not None or row.verdict == "not comparable"):
             by_variant.setdefault(row.variant, []).append(row)
-    order = {variant: place for place, variant in enumerate(comparison.variants)}
+    order = {variant: index for index, variant in enumerate(comparison.variants)}
     variants = sorted(by_variant.items(), key=lambda item: order.get(item[0], len(order)))
     measured: dict[str, set[Case]] = {}
     for row in comparison.rows:

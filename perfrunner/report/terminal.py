@@ -285,9 +285,9 @@ def _table(
         room, fits = labels + spare, True
         labels = max(LEAST_FOR_NAMES, room * 2 // 3)
         spare = room - labels
-    for place, name in enumerate(names, 1):
-        wider = min(max(0, cell_len(name) - widths[place]), max(0, spare))
-        widths[place], spare = widths[place] + wider, spare - wider
+    for index, name in enumerate(names, 1):
+        wider = min(max(0, cell_len(name) - widths[index]), max(0, spare))
+        widths[index], spare = widths[index] + wider, spare - wider
     labels += spare
     yield Text()
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")

@@ -37,7 +37,7 @@ def run_interleaved(bench: ToolGroup, spec: LatencySpec) -> list[Measured]:
     conducted = bench.conduct(PROGRAM, arguments(spec), slicing, output="latency")
     paired = paired_figures(conducted, bench.baseline)
     measured = []
-    for place, variant in enumerate(conducted.variants):
+    for index, variant in enumerate(conducted.variants):
         if variant.report is None:
             raise TrialError(f"{PROGRAM} printed no report")
         whole = figures(variant.report)
@@ -48,7 +48,7 @@ def run_interleaved(bench: ToolGroup, spec: LatencySpec) -> list[Measured]:
             "rounds": min(b.rounds for b in conducted.benchmarks if b.name != TRANSFER),
             "frozen": "programs outside their slice",
         }
-        measured.append(Measured(metrics={**whole, **paired[place]}, facts=facts))
+        measured.append(Measured(metrics={**whole, **paired[index]}, facts=facts))
     return measured
 
 
@@ -64,8 +64,8 @@ def paired_figures(conducted: Conducted, baseline: int) -> list[dict[str, float]
                 raise TrialError(
                     f"{PROGRAM} reported no {figure} for the slices of {benchmark.name}"
                 )
-            for place, value in enumerate(values):
-                paired[place][f"Latency/{benchmark.name.capitalize()}/{figure}"] = value
+            for index, value in enumerate(values):
+                paired[index][f"Latency/{benchmark.name.capitalize()}/{figure}"] = value
     return paired
 
 

@@ -175,7 +175,7 @@ def injected(
                 continue
             logs = np.log([each.estimate for each in effects])
             known = constructed.get((fault, metric))
-            repeats = [_holds(each, _others(logs, place)) for place, each in enumerate(effects)]
+            repeats = [_holds(each, _others(logs, index)) for index, each in enumerate(effects)]
             held = None if known is None else sum(_holds(each, known) for each in effects)
             injections.append(
                 Found(

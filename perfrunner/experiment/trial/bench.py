@@ -197,10 +197,10 @@ class Bench:
             engine.stop(self.trial.deadline)
         engines = self._own_engines()
         self.engines = engines
-        for place, engine in enumerate(engines):
+        for index, engine in enumerate(engines):
             engine.clear_port()
             with self.trial.shield():
-                engines[place] = Engine.start(
+                engines[index] = Engine.start(
                     engine.host, engine.setup, self.trial.recorder, self.trial.run_id
                 )
         for engine in engines:

@@ -51,9 +51,9 @@ class GroupBench:
     def prepare_interleaved(self, tool: str, arguments: GroupArguments, *, output: str) -> None:
         argv = self._flags(tool, arguments, {}, pids=False)
         reports = parse_variants(*self._run(tool, argv, argv, output), len(self.variants))
-        for place, (variant, text) in enumerate(zip(self.variants, reports, strict=True)):
+        for index, (variant, text) in enumerate(zip(self.variants, reports, strict=True)):
             (variant.trial.directory / f"{output}.json").write_text(text, encoding="utf-8")
-            with attributed_to(place):
+            with attributed_to(index):
                 check_stored(parse_report(text, output))
 
     def load_interleaved(self, tool: str, arguments: GroupArguments, *, output: str) -> GroupLoad:
@@ -164,11 +164,11 @@ class GroupBench:
     def dead(self) -> Mapping[int, str]:
         """Return a message for each variant whose engine died, by the index of the variant."""
         messages = {}
-        for place, variant in enumerate(self.variants):
+        for index, variant in enumerate(self.variants):
             try:
                 variant.check_engines()
             except TrialError as error:
-                messages[place] = str(error)
+                messages[index] = str(error)
         return messages
 
 

@@ -178,13 +178,13 @@ class TrialRunner:
                 bench.keep_stats()
             if how := self.setup.spec.engine.verify:
                 group.phase("verify replicas")
-                for place, bench in enumerate(group.variants):
-                    with attributed_to(place):
+                for index, bench in enumerate(group.variants):
+                    with attributed_to(index):
                         bench.trial.facts["verified"] = verify_copies(bench, how)
             group.phase("stop")
-            for place, bench in enumerate(group.variants):
+            for index, bench in enumerate(group.variants):
                 for engine in bench.engines:
-                    with attributed_to(place):
+                    with attributed_to(index):
                         engine.stop(bench.trial.deadline)
             return measured
 
@@ -199,8 +199,8 @@ def _keep_profiles(group: GroupBench | ToolGroupBench) -> None:
     if not any(bench.trial.profiled for bench in benches):
         return
     group.phase("read profiles")
-    for place, bench in enumerate(benches):
-        with attributed_to(place):
+    for index, bench in enumerate(benches):
+        with attributed_to(index):
             if bench.profiler is not None:
                 bench.trial.facts["profile"] = bench.profiler.keep()
 

@@ -131,8 +131,8 @@ class TrialSetup:
             )
             for bench, port in zip(benches, ports, strict=True):
                 self._start(bench, cpus, port)
-            for place, bench in enumerate(benches):
-                with attributed_to(place):
+            for index, bench in enumerate(benches):
+                with attributed_to(index):
                     for engine in bench.engines:
                         engine.wait_ready(
                             min(bench.trial.deadline, time.monotonic() + START_TIMEOUT_S)
@@ -142,9 +142,9 @@ class TrialSetup:
             try:
                 yield group
             except ServerError as error:
-                for place, bench in enumerate(benches):
+                for index, bench in enumerate(benches):
                     if any(engine is error.server for engine in bench.engines):
-                        raise VariantError(place, str(error), error.hint) from error
+                        raise VariantError(index, str(error), error.hint) from error
                 raise
             except TrialError as error:
                 raise attribute_to_dead_engine(error, group.dead) from error

@@ -194,11 +194,11 @@ class ToolGroupBench:
                 f"conductor reported {len(conducted.variants)} variants instead of {len(self.variants)}"
             )
         local.unlink()
-        for place, (variant, part) in enumerate(
+        for index, (variant, part) in enumerate(
             zip(self.variants, conducted.variants, strict=True)
         ):
             (variant.trial.directory / f"{output}.json").write_text(part.text, encoding="utf-8")
-            with attributed_to(place):
+            with attributed_to(index):
                 variant.check_complaints(part.stderr)
                 variant.check_settings(part.context)
         return conducted
@@ -208,12 +208,12 @@ class ToolGroupBench:
         return {
             "variants": [
                 {
-                    "name": str(place),
+                    "name": str(index),
                     "argv": [f"{variant.artifact}/bin/{program}", *arguments, "--slices"],
                     "env": whole_environment(variant.environment),
                     "cpus": cpus,
                 }
-                for place, variant in enumerate(self.variants)
+                for index, variant in enumerate(self.variants)
             ],
             "filter": slicing.filter,
             "slice_ms": slicing.slice_s * 1000.0,

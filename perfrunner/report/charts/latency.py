@@ -53,8 +53,8 @@ def _histogram_bars(histogram: Histogram) -> Curve:
     first = int(places.min())
     shares = 100 * np.bincount(places - first, weights=counts) / histogram.count
     return [
-        (10 ** ((place + 0.5) / BARS_A_DECADE) / 1000, float(share))
-        for place, share in enumerate(shares, first)
+        (10 ** ((index + 0.5) / BARS_A_DECADE) / 1000, float(share))
+        for index, share in enumerate(shares, first)
     ]
 
 

@@ -47,8 +47,8 @@ def _unit(line: PublishedLine) -> str:
 
 def _panel(axes: Axes, unit: str, lines: list[PublishedLine]) -> None:
     neutral = 0.0 if unit else 1.0
-    for place, line in enumerate(lines):
-        y = len(lines) - 1 - place
+    for index, line in enumerate(lines):
+        y = len(lines) - 1 - index
         row = line.measured
         assert row is not None
         assert row.effect is not None
@@ -58,9 +58,9 @@ def _panel(axes: Axes, unit: str, lines: list[PublishedLine]) -> None:
         low, high = row.effect.ci95 or (row.effect.estimate, row.effect.estimate)
         axes.plot([low, high], [y, y], color=colour, linewidth=2.0, zorder=3)
         axes.plot([row.effect.estimate], [y], "s", markersize=4.5, color=colour, zorder=4,
-                  label="measured, with its 95 % interval" if place == 0 else None)  # fmt: skip
+                  label="measured, with its 95 % interval" if index == 0 else None)  # fmt: skip
         axes.plot([published_at], [y], "D", markersize=5.5, markerfacecolor="none", markeredgecolor=INK,
-                  zorder=5, label="published" if place == 0 else None)  # fmt: skip
+                  zorder=5, label="published" if index == 0 else None)  # fmt: skip
         published = f"{significant_signed(published_at)}" if unit else factor_text(published_at)
         axes.annotate(f"published {published}  {MARKS.get(line.agreement or '', '')} {line.agreement}",
                       (1.01, y), xycoords=("axes fraction", "data"), va="center", fontsize=7.2,

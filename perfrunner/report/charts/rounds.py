@@ -188,8 +188,8 @@ def _over_time(axes: Axes, compared: list[Pair], colour: str) -> None:
     slow_variant: list[float] = []
     slow_base: list[float] = []
     curves, levels, totals = [], [], []
-    for place, (pair, (instants, middles)) in enumerate(zip(compared, bins, strict=True)):
-        left = place * (1 + GAP)
+    for index, (pair, (instants, middles)) in enumerate(zip(compared, bins, strict=True)):
+        left = index * (1 + GAP)
         share = pair.seconds / max(pair.seconds[-1], 1e-9)
         robust = _percent(pair.robust)
         curves.append(list(zip(left + instants, _percent(middles), strict=True)))
@@ -204,7 +204,7 @@ def _over_time(axes: Axes, compared: list[Pair], colour: str) -> None:
     draw_lines(axes, levels, INK, linewidth=1.8, zorder=4)
     axes.plot(*zip(*totals, strict=True), linestyle="", marker="D", markersize=4, zorder=5,
               markerfacecolor="none", markeredgecolor=INK, markeredgewidth=0.9)  # fmt: skip
-    gaps = [place * (1 + GAP) - GAP / 2 for place in range(1, len(compared))]
+    gaps = [index * (1 + GAP) - GAP / 2 for index in range(1, len(compared))]
     _marks(axes, gaps, 0.0, GRID, height=1.0, zorder=0)
     _marks(axes, slow_variant, 0.0, colour)
     _marks(axes, slow_base, 1.0 - MARK, FAINT)

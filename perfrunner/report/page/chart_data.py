@@ -204,7 +204,7 @@ def _metrics(report: Report, by_case: Mapping[Case, CaseBlocks]) -> dict[str, An
     """
     cases = report.comparison.cases
     by_id: dict[str, Any] = {}
-    for place, case in enumerate(cases):
+    for index, case in enumerate(cases):
         for rows in report.rows(case).values():
             metric = rows[0].metric
             scale = scale_for(rows[0], rows)
@@ -212,9 +212,9 @@ def _metrics(report: Report, by_case: Mapping[Case, CaseBlocks]) -> dict[str, An
                 "name": noun(metric), "scales": [None] * len(cases), "direction": metric.direction,
                 "effect": metric.effect, "primary": rows[0].primary, "drift": [None] * len(cases),
             })  # fmt: skip
-            known["scales"][place] = [scale.factor, scale.unit.strip()]
+            known["scales"][index] = [scale.factor, scale.unit.strip()]
             moved = drift(by_case[case], metric) if case in by_case else None
-            known["drift"][place] = change(moved, metric, scale) if moved else None
+            known["drift"][index] = change(moved, metric, scale) if moved else None
     return by_id
 
 

@@ -77,13 +77,13 @@ def brief(report: Report) -> tuple[list[str], list[tuple[str, int, list[tuple[st
         f"{noun(row.metric).replace('fragmentation', 'frag.')}, {_unit(row)}" for row in firsts
     ]
     lines = []
-    for place, variant in enumerate(report.comparison.variants[1:], 1):
+    for index, variant in enumerate(report.comparison.variants[1:], 1):
         by_metric = [
             [row for rows in cases.values() for row in rows if row.variant == variant]
             for cases in metrics.values()
         ]
         if any(row.effect is not None for rows in by_metric for row in rows):
-            lines.append((variant, place, [(_span(rows), _verdicts(rows)) for rows in by_metric]))
+            lines.append((variant, index, [(_span(rows), _verdicts(rows)) for rows in by_metric]))
     return names, lines
 
 
