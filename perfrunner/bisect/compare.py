@@ -128,7 +128,7 @@ class Comparer:
         return spec.only_compared().model_copy(update=changes)
 
     def _build(self, spec: Spec, name: str, sources: Sources) -> Artifact:
-        from perfrunner.build.place import open_builder
+        from perfrunner.build.builders import open_builder
         from perfrunner.experiment.events import BuildFinished, BuildStarted
         from perfrunner.experiment.preflight.builds import programs_wanted
 

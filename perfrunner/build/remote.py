@@ -31,9 +31,9 @@ from perfrunner.build.artifact import (
     read_provenance,
 )
 from perfrunner.build.builder import request_of
+from perfrunner.build.builders import Platform
 from perfrunner.build.cache import move_into_place, note_use, own_cache, space_hint, usable
 from perfrunner.build.layout import share_files
-from perfrunner.build.place import Platform
 from perfrunner.build.tools import Progress, build_environment, silent
 from perfrunner.build.tree import snapshot_path, take_snapshot
 from perfrunner.children import python_archive

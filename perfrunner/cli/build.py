@@ -24,7 +24,7 @@ from perfrunner.cli.request import RunOptions, find_engine_source, gathered, rea
 from perfrunner.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
-    from perfrunner.build.place import Platform
+    from perfrunner.build.builders import Platform
     from perfrunner.experiment.events import Listener
     from perfrunner.experiment.preflight.builds import Builds
     from perfrunner.spec.model import Spec
@@ -59,7 +59,7 @@ def command(ctx: click.Context, spec_path: Path, check_again: bool, given: RunOp
     """Build every variant of SPEC and check that each starts with its settings. Print the build ids."""
     spec = given.selected(read_spec(spec_path, given))
     source = find_engine_source(given.engine_src, spec_path)
-    from perfrunner.build.place import open_builder
+    from perfrunner.build.builders import open_builder
     from perfrunner.cli.progress import progress_listener
     from perfrunner.experiment.preflight.builds import build_all
     from perfrunner.sources.resolve import resolve_sources

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import perfrunner
-from perfrunner.build.place import Builder, open_builder
+from perfrunner.build.builders import Builder, open_builder
 from perfrunner.domain import Case
 from perfrunner.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, HostError, PerfrunnerError
 from perfrunner.experiment import events as ev

@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from perfrunner.build import place
+from perfrunner.build import builders
 from perfrunner.cli import main
 from perfrunner.experiment.preflight import builds, hosts
 from perfrunner.fleet import child
@@ -27,7 +27,7 @@ if __name__ == "__main__":
     while sys.argv[1] == "run" and not Path(os.environ.get("RUN_WAITS_FOR", "/")).exists():
         time.sleep(0.05)
     build, check = fakes(json.loads(os.environ.get("FAKE_BUILD", "{}")))
-    place.build_variant, builds.check = build, check  # type: ignore[assignment]
+    builders.build_variant, builds.check = build, check  # type: ignore[assignment]
     hosts.REGAIN_PATIENCE_S = float(os.environ.get("PATIENCE_S", hosts.REGAIN_PATIENCE_S))
     child.PERFRUNNER = PERFRUNNER
     child.WAITS_S = (1.0,)

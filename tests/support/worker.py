@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perfrunner.build import place
+from perfrunner.build import builders
 from perfrunner.build.artifact import Artifact
 from perfrunner.build.settings_check import SettingsCheck
 from perfrunner.errors import BuildError, PerfrunnerError, SettingsCheckError
@@ -87,7 +87,7 @@ def fakes(settings: dict[str, Any]) -> tuple[Callable[..., Artifact], Callable[.
 
 
 def main(settings: dict[str, Any]) -> int:
-    place.build_variant, builds.check = fakes(settings)  # type: ignore[assignment]
+    builders.build_variant, builds.check = fakes(settings)  # type: ignore[assignment]
     if limit := settings.get("file_size_limit"):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes then fail with EFBIG
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfrunner.build.artifact import Artifact
+from perfrunner.build.builders import Builder
 from perfrunner.build.layout import ENGINE_PROGRAM
-from perfrunner.build.place import Builder
 from perfrunner.build.settings_check import SettingsCheck, check, engine_environment
 from perfrunner.build.tools import Progress, silent
 from perfrunner.errors import BuildError, SettingsCheckError

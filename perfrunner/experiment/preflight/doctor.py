@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfrunner.build.place import Platform, platform_here, platform_of
+from perfrunner.build.builders import Platform, platform_here, platform_of
 from perfrunner.build.remote import tools_on
 from perfrunner.build.tools import build_environment, find_toolchain, require_cargo
 from perfrunner.errors import HostError, PerfrunnerError

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from perfrunner.build.place import Platform
+from perfrunner.build.builders import Platform
 from perfrunner.errors import HostError
 from perfrunner.hosts import scripts
 from perfrunner.hosts.facts import usable_cpus, usable_memory, work_dir_problem

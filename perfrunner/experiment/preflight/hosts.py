@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from perfrunner.build.place import Platform, platform_here
+from perfrunner.build.builders import Platform, platform_here
 from perfrunner.errors import HostError, PerfrunnerError
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.events import HostReady, Listener, Warned

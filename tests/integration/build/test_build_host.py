@@ -23,8 +23,8 @@ from sshd import Sshd, raised_sshd
 from perfrunner.build import remote
 from perfrunner.build.artifact import Artifact, sums_of
 from perfrunner.build.builder import build_variant
+from perfrunner.build.builders import Builder, Platform, open_builder
 from perfrunner.build.layout import relink
-from perfrunner.build.place import Builder, Platform, open_builder
 from perfrunner.cli import main
 from perfrunner.errors import BuildError, HostError, PerfrunnerError
 from perfrunner.experiment.preflight.doctor import examine
@@ -263,7 +263,7 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.support.tiny_engine import variant
-from perfrunner.build.place import open_builder
+from perfrunner.build.builders import open_builder
 from perfrunner.spec.cluster import ClusterSpec
 with open_builder(ClusterSpec.model_validate(json.loads(sys.argv[2])), Path(sys.argv[3]), "r") as maker:
     maker.build(variant(), Path(sys.argv[4]))
@@ -379,7 +379,7 @@ def test_refused_before_anything_is_started(
         cluster = cluster.model_copy(update={"hosts": hosts})
     else:
         variant = Platform("Linux", "aarch64", "glibc 2.36", "on maker")
-        monkeypatch.setattr("perfrunner.build.place.platform_of", lambda name, facts: variant)
+        monkeypatch.setattr("perfrunner.build.builders.platform_of", lambda name, facts: variant)
     words = [str(tmp_path / "out") if word == "OUT" else word for word in words]
     done = command(tmp_path, cluster, *words)
     assert done.exit_code == 3, done.stderr

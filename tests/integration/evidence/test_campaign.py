@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfrunner.build import place
+from perfrunner.build import builders
 from perfrunner.build.artifact import Artifact
 from perfrunner.build.settings_check import SettingsCheck
 from perfrunner.errors import TrialError, UsageError
@@ -47,7 +47,7 @@ class Watch:
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     artifact = write_artifact(tmp_path / "artifact")
     monkeypatch.setattr(
-        place, "build_variant", lambda *_: Artifact("fake", artifact, {"fake": True}, True, 0.0)
+        builders, "build_variant", lambda *_: Artifact("fake", artifact, {"fake": True}, True, 0.0)
     )
     monkeypatch.setattr(
         builds, "check", lambda *_, **__: SettingsCheck({"allocator": "system"}, {})

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from perfrunner.build import place
+from perfrunner.build import builders
 from perfrunner.cli import main
 from perfrunner.experiment.preflight import builds
 from perfrunner.results import ResultStore
@@ -34,7 +34,7 @@ def invoke_words(
     monkeypatch: pytest.MonkeyPatch, words: list[str], lab: Lab, **settings: object
 ) -> Result:
     build, check = fakes(settings)
-    monkeypatch.setattr(place, "build_variant", build)
+    monkeypatch.setattr(builders, "build_variant", build)
     monkeypatch.setattr(builds, "check", check)
     engine_src = str(settings.get("engine_src", ROOT / "engine_src"))
     places = ["--cache", str(lab.directory / "cache"), "--engine-src", engine_src]

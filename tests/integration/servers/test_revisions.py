@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from perfrunner.analysis.nights import Suspicion
-from perfrunner.build import place
+from perfrunner.build import builders
 from perfrunner.build.artifact import Artifact
 from perfrunner.cli import main
 from perfrunner.cli.nightly import _histories
@@ -72,7 +72,7 @@ def test_the_commit_that_made_items_larger_is_found(
         repository.commit(words)
     servers.write({"mine": {"server": repository.server()}}, {"duration": 0.2}, blocks=6)
     tools = Artifact("realbuild", Path(servers.artifact), {}, True, 0.0)
-    monkeypatch.setattr(place, "build_variant", lambda *_: tools)
+    monkeypatch.setattr(builders, "build_variant", lambda *_: tools)
     done = CliRunner().invoke(
         main,
         [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sshd import Sshd
 
-from perfrunner.build.place import platform_here
+from perfrunner.build.builders import platform_here
 from perfrunner.errors import HostError
 from perfrunner.experiment.preflight.doctor import examine
 from perfrunner.experiment.preflight.hosts import open_hosts, refuse_unfit

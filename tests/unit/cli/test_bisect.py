@@ -108,7 +108,7 @@ def lab(cli, history, monkeypatch):
             store.add_trials(name, trials)
         return ev.RunOutcome(name, 0, out / name, ())
 
-    monkeypatch.setattr("perfrunner.build.place.build_variant", build)
+    monkeypatch.setattr("perfrunner.build.builders.build_variant", build)
     monkeypatch.setattr("perfrunner.experiment.run.run_experiment", run)
     made.words = ["bisect", "spec.yaml", "--good", commits[0], "--bad", "main", "--metric", "ops_per_s",
                   "--workloads", "pf", "--set", "blocks=10"]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfrunner.build.place import Platform
+from perfrunner.build.builders import Platform
 from perfrunner.experiment.preflight.health import CHECKS, cpu_shares, host_findings, judge_platform
 from perfrunner.experiment.preflight.hosts import _warnings as start_warnings
 
