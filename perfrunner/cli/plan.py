@@ -224,10 +224,11 @@ class Estimate:
         return (blocks or spec.blocks) * sum(self.seconds[trial.case] for trial in block)
 
     def sampling_check(self, spec: Spec) -> float:
-        """Return the seconds of the two trials per case that measure the overhead of sampling."""
+        """Return the seconds of the trials that measure the overhead of sampling."""
+        from perfrunner.experiment.events import CHECKED
         from perfrunner.experiment.plan import cases_to_check
 
-        return 2 * sum(self.seconds[case] for case in cases_to_check(spec))
+        return CHECKED * sum(self.seconds[case] for case in cases_to_check(spec))
 
     def total(self, spec: Spec, blocks: int | None = None) -> float:
         """Return the seconds of builds, trials and the sampling check."""

@@ -263,8 +263,7 @@ def precision_line(event: ev.Precision) -> str:
 
 def sampling_check_line(event: ev.SamplingCheck) -> str:
     """Return the line of the sampling check, which follows the blocks."""
-    trials = 2 * len(event.cases)
-    return f"check  measuring sampling overhead: {escape(event.variant)}, {trials} trials"
+    return f"check  measuring sampling overhead: {escape(event.variant)}, {event.trials} trials"
 
 
 def finished_line(event: ev.RunFinished) -> str:

@@ -197,12 +197,19 @@ class Precision:
     decision: Decision
 
 
+CHECKED = 2  # trials of the sampling check per case: with and without samplers
+
+
 @dataclass(frozen=True)
 class SamplingCheck:
     """The blocks are complete; the baseline now runs with and without samplers in these cases."""
 
     variant: str
     cases: tuple[Case, ...]
+
+    @property
+    def trials(self) -> int:
+        return CHECKED * len(self.cases)
 
 
 @dataclass(frozen=True)

@@ -289,38 +289,24 @@ class ExperimentRunner:
             host_changes=lambda: hosts.changes(held.recorded),
         )
         relinks = Relinks(
-            self.spec,
-            self.experiment.seed,
-            builds.artifacts,
-            deployed,
-            list(hosts.placements.values()),
-            builder,
-            lambda line: self.context.listener.on_event(ev.Warned(line)),
+            spec=self.spec,
+            seed=self.experiment.seed,
+            artifacts=builds.artifacts,
+            deployed=deployed,
+            placements=list(hosts.placements.values()),
+            builder=builder,
+            waiting=lambda line: self.context.listener.on_event(ev.Warned(line)),
         )
         stopping = StoppingRule(self.context, self.recorder, self.plan.block)
         stopping.recall()
         newest = max((t.block for t in self.context.session.trials), default=0)
         self.blocks = stopping.look(newest, self.blocks)
         units = UnitRunner(runner, builds, relinks, held)
-        if run_units(
-            self.recorder,
-            stopping,
-            self.blocks,
-            deployed,
-            units.run,
-            before=held.hold,
-            hopeless=self._hopeless,
-        ):
+        if run_units(self.recorder, stopping, self.blocks, units, self._hopeless):
             held.until_held(
                 "sampling check",
                 lambda: run_sampling_check(
-                    self.context,
-                    self.recorder,
-                    self.plan,
-                    self.facts,
-                    deployed,
-                    runner,
-                    check_locks=held.check,
+                    self.recorder, self.plan, self.facts, deployed, runner, held.check
                 ),
             )
 

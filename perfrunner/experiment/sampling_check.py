@@ -13,7 +13,6 @@ from perfrunner.domain import Case, TrialKey
 from perfrunner.experiment import events as ev
 from perfrunner.experiment.plan import Plan, cases_to_check
 from perfrunner.experiment.recorder import Recorder
-from perfrunner.experiment.session import RunContext
 from perfrunner.experiment.trial.context import SAMPLE_INTERVAL_MS
 from perfrunner.experiment.trial.placement import Deployed, TrialResult
 from perfrunner.experiment.trial.runner import TrialRunner
@@ -79,16 +78,12 @@ def _compared(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: metrics[name] for name in COMPARED if name in metrics}
 
 
-CHECKED = 2  # trials per case: with and without samplers
-
-
 def sampling_trials(spec: Spec, facts: Mapping[str, Any]) -> list[Case]:
     """Return the case of each trial of the sampling check that is still to run."""
-    return [] if SAMPLING_CHECK_FACT in facts else cases_to_check(spec) * CHECKED
+    return [] if SAMPLING_CHECK_FACT in facts else cases_to_check(spec) * ev.CHECKED
 
 
 def run_sampling_check(
-    context: RunContext,
     recorder: Recorder,
     plan: Plan,
     facts: dict[str, Any],
@@ -101,6 +96,7 @@ def run_sampling_check(
     facts: the facts of the experiment; the records are added to them.
     check_locks: raises LinkLost if the lock on a host was lost.
     """
+    context = recorder.context
     spec = context.spec
     recorder.post_run = left = sampling_trials(spec, facts)
     if not left:
@@ -112,7 +108,7 @@ def run_sampling_check(
         check_locks()
         records.append(record)
         case = Case(record["workload"], record["bucket"])
-        for _ in range(CHECKED):
+        for _ in range(ev.CHECKED):
             left.remove(case)
         recorder.tell_progress()
     facts[SAMPLING_CHECK_FACT] = records

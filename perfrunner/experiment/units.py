@@ -67,16 +67,12 @@ def run_units(
     recorder: Recorder,
     stopping: StoppingRule,
     blocks: int,
-    deployed: Mapping[str, Deployed],
-    run: Callable[[Unit], Sequence[TrialResult]],
-    *,
-    before: Callable[[], None] = lambda: None,
+    units: UnitRunner,
     hopeless: Callable[[Sequence[TrialResult]], bool] = lambda _: False,
 ) -> bool:
     """Run the units that the schedule of the recorder has left, and record their results.
 
     blocks: the number of planned blocks, which the stopping rule may raise.
-    before: called before each unit is announced; it may wait for the hosts.
     hopeless: given the results of a unit, whether the run should stop now.
 
     Returns whether all units were run.
@@ -89,10 +85,10 @@ def run_units(
         if first.attempt == 1 and first.block != block:
             block = first.block
             listener.on_event(ev.BlockStarted(block, blocks))
-        before()
+        units.held.hold()
         recorder.start(unit)
-        results = run(unit)
-        recorder.keep(results, deployed)
+        results = units.run(unit)
+        recorder.keep(results, units.relinks.deployed)
         if hopeless([result for result in results if result.task in unit.tasks]):
             return False
         blocks = stopping.look(first.block, blocks)

@@ -292,7 +292,7 @@ def relinks_wanted(spec: Spec, build_ids: Sequence[str]) -> bool:
     return spec.relink == "shuffle" or (spec.relink == "auto" and len(set(build_ids)) > 1)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Relinks:
     """The relinked programs of the current block; those of earlier blocks are removed."""
 

@@ -58,18 +58,18 @@ def drawn(
             host.transport, run_dir, CredentialFiles("x"), "127.0.0.1", "127.0.0.1", None
         )
         chosen = Relinks(
-            with_relink(how),
-            7,
-            {
+            spec=with_relink(how),
+            seed=7,
+            artifacts={
                 name: Artifact(build, tmp_path / "base", {}, True, 0.0)
                 for name, build in ids.items()
             },
-            {
+            deployed={
                 name: Deployed(build, {host.name: str(tmp_path / "base")}, {}, {})
                 for name, build in ids.items()
             },
-            [placement],
-            SimpleNamespace(relink=link),
+            placements=[placement],
+            builder=SimpleNamespace(relink=link),
         )
         results = []
         for block, losses in ((1, 0), (2, 0), (2, 1)):

@@ -7,6 +7,7 @@ import random
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -97,8 +98,13 @@ class Simulated:
                     self.now += LINK * len(VARIANTS)
                 return self.run(unit.tasks, deployed)
 
-            assert run_units(recorder, stopping, self.spec.blocks, deployed, run)
-            run_sampling_check(context, recorder, plan, {}, deployed, self, lambda: None)
+            units = SimpleNamespace(
+                run=run,
+                held=SimpleNamespace(hold=lambda: None),
+                relinks=SimpleNamespace(deployed=deployed),
+            )
+            assert run_units(recorder, stopping, self.spec.blocks, units)
+            run_sampling_check(recorder, plan, {}, deployed, self, lambda: None)
             journal.close()
         return self
 
