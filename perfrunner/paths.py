@@ -1,4 +1,4 @@
-"""Paths as users write them, digests and locks of files, and the places of the engine and of installed files."""
+"""Paths as users write them, digests and locks of files, and the places of results, engine and installed files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from pathlib import Path
 
 import perfrunner
 from perfrunner.text import readable
+
+STORE_FILE = "results.sqlite"  # in a results directory
+PAGE = "report.html"  # in the directory of an experiment
 
 
 def home() -> str:

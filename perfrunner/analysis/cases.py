@@ -29,6 +29,14 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData, TrialRecord
 
 
+def no_variant(experiment: str, name: str, variants: Sequence[str]) -> UsageError:
+    """Return the error of a name that no variant of an experiment has."""
+    return UsageError(
+        f"experiment {experiment} has no variant {name!r}{did_you_mean(name, variants)}",
+        f"its variants: {', '.join(variants)}",
+    )
+
+
 @dataclass(frozen=True)
 class AnalysisPlan:
     """The analysis settings of a spec. `variants` starts with the baseline."""
@@ -55,10 +63,7 @@ class AnalysisPlan:
         if not chosen and variants:
             chosen = variants[0]
         if chosen not in variants:
-            raise UsageError(
-                f"experiment {data.experiment.id} has no variant {chosen!r}"
-                f"{did_you_mean(chosen, variants)}"
-            )
+            raise no_variant(data.experiment.id, chosen, variants)
         return cls(
             baseline=chosen,
             variants=(chosen, *(v for v in variants if v != chosen)),

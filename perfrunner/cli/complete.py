@@ -22,11 +22,10 @@ from click.shell_completion import CompletionItem
 
 from perfrunner.children import STORE_VARIABLE
 from perfrunner.errors import PerfrunnerError
-from perfrunner.paths import real_path, with_home
+from perfrunner.paths import STORE_FILE, real_path, with_home
 
 Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 STORE_META = "perfrunner.store"  # key of the value of --store in the click context
-STORE = "results.sqlite"  # perfrunner.results.STORE_FILE, without importing SQLAlchemy
 _BUSY_S = 0.2  # how long to wait for a run that is writing to the store
 
 
@@ -100,7 +99,7 @@ def _rows(ctx: click.Context, query: str, *values: str) -> list[tuple[Any, ...]]
         path = real_path(Path(url.removeprefix("sqlite:///").partition("?")[0]))
     else:
         given = _given(ctx, "out_dir") or os.environ.get("PERFRUNNER_OUT") or "perfrunner-results"
-        path = real_path(with_home(given) / STORE)
+        path = real_path(with_home(given) / STORE_FILE)
     with closing(
         sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro", uri=True, timeout=_BUSY_S)
     ) as db:

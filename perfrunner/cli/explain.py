@@ -85,13 +85,12 @@ def command(
 
 
 def _check_variants(data: ExperimentData, a: str, b: str) -> None:
+    from perfrunner.analysis.cases import no_variant
+
     variants = list(dict.fromkeys(trial.variant for trial in data.trials))
     for name in (a, b):
         if name not in variants:
-            raise UsageError(
-                f"experiment {data.experiment.id} has no variant {name!r}{did_you_mean(name, variants)}",
-                f"its variants: {', '.join(variants)}",
-            )
+            raise no_variant(data.experiment.id, name, variants)
     if a == b:
         raise UsageError(f"expected two different variants, got {a} twice")
 

@@ -18,7 +18,6 @@ from perfrunner.children import PERFRUNNER, log_tail, run_child, with_store
 from perfrunner.cli import options
 from perfrunner.cli.nightly_place import EVER, NIGHTLY, Before, Place, read_results, reported_until
 from perfrunner.cli.output import deliver, note
-from perfrunner.cli.report import PAGE
 from perfrunner.cli.request import RunOptions, read_spec
 from perfrunner.cli.run import load_now
 from perfrunner.errors import (
@@ -29,7 +28,7 @@ from perfrunner.errors import (
     EXIT_VERDICT,
     PerfrunnerError,
 )
-from perfrunner.paths import real_path
+from perfrunner.paths import PAGE, real_path
 
 if TYPE_CHECKING:
     from perfrunner.analysis.nights import Suspicion

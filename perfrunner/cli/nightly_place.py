@@ -139,7 +139,7 @@ def _document(before: Before) -> dict[str, str | None]:
 
 def read_results(out: Path, read: Callable[[ResultStore], Any]) -> Any:
     """Call `read` with the store; return None if there is no store yet."""
-    if options.store_url() is None and not (out / "results.sqlite").is_file():
+    if not options.has_store(out):
         return None
     with options.open_results(out, create=options.store_url() is not None) as store:
         return read(store)

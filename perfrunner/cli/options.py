@@ -13,7 +13,7 @@ from perfrunner.children import STORE_VARIABLE
 from perfrunner.cli import complete
 from perfrunner.cli.gate import FAIL_ON
 from perfrunner.errors import UsageError
-from perfrunner.paths import with_home
+from perfrunner.paths import STORE_FILE, with_home
 
 if TYPE_CHECKING:
     from perfrunner.results import ResultStore
@@ -41,6 +41,11 @@ def open_results(out_dir: Path, *, create: bool = False) -> ResultStore:
     from perfrunner.results import open_store
 
     return open_store(out_dir, store_url(), create=create)
+
+
+def has_store(out_dir: Path) -> bool:
+    """Return whether --store names a database or this results directory has its own."""
+    return store_url() is not None or (out_dir / STORE_FILE).is_file()
 
 
 def cache_directory(value: Path) -> Path:

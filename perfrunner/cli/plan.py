@@ -300,7 +300,7 @@ def _built(
 
 
 def _measured(spec: Spec, out_dir: Path) -> dict[Case, float]:
-    if options.store_url() is None and not (out_dir / "results.sqlite").is_file():
+    if not options.has_store(out_dir):
         return {}
 
     seconds: dict[Case, list[float]] = {}

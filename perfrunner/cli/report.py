@@ -16,7 +16,7 @@ from perfrunner.cli.gate import gate
 from perfrunner.cli.output import note, result, result_console
 from perfrunner.cli.request import gathered
 from perfrunner.errors import UsageError
-from perfrunner.spec.suggest import did_you_mean
+from perfrunner.paths import PAGE
 from perfrunner.text import count_of, readable
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentData, ResultStore
 
 FORMATS = ("terminal", "markdown", "github-comment", "commit", "json", "html")
-PAGE = "report.html"
 
 format_option = click.option(
     "--format",
@@ -234,6 +233,7 @@ def compare(
 def _compare(
     store: ResultStore, a: str, b: str, experiment: str | None, variant: str | None, *, hide: bool
 ) -> tuple[Report, ExperimentData]:
+    from perfrunner.analysis.cases import no_variant
     from perfrunner.report import build_report
 
     data = load(store, experiment, hide=hide)
@@ -253,10 +253,7 @@ def _compare(
     if experiment is not None or (any(variants.values()) and not by_build):
         wrong = b if variants[a] else a
         names = list(dict.fromkeys(t.variant for t in data.trials))
-        raise UsageError(
-            f"experiment {data.experiment.id} has no variant {wrong!r}{did_you_mean(wrong, names)}",
-            f"its variants: {', '.join(names)}",
-        )
+        raise no_variant(data.experiment.id, wrong, names)
     return _two_experiments(store, a, b, variant, hide=hide)
 
 

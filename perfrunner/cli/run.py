@@ -16,7 +16,6 @@ from perfrunner.cli import options
 from perfrunner.cli.gate import gate
 from perfrunner.cli.output import LostOutput, abandon_stdout, note, result, result_console
 from perfrunner.cli.plan import estimate, show_plan
-from perfrunner.cli.report import PAGE
 from perfrunner.cli.request import (
     RunOptions,
     find_engine_source,
@@ -33,7 +32,7 @@ from perfrunner.errors import (
     StoreError,
     UsageError,
 )
-from perfrunner.paths import is_file, real_path
+from perfrunner.paths import PAGE, is_file, real_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

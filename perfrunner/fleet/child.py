@@ -30,7 +30,8 @@ from perfrunner.errors import (
 from perfrunner.experiment.outdir import ENDS, JOURNAL, PROGRESS, read_journal
 from perfrunner.experiment.session import JOB
 from perfrunner.fleet.job import Ending, Job, Progress
-from perfrunner.results import STORE_FILE, ExperimentRecord, open_store
+from perfrunner.paths import STORE_FILE
+from perfrunner.results import ExperimentRecord, open_store
 from perfrunner.results.database_errors import ServerAwayError
 
 LOOK_S = 2.0  # interval of the check whether the job is still wanted

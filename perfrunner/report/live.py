@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from perfrunner.domain import MIN_BLOCKS
 from perfrunner.errors import PerfrunnerError, UsageError
+from perfrunner.paths import PAGE
 from perfrunner.report.build import build_report
 from perfrunner.report.html import render_page
 from perfrunner.report.model import primary_rows
@@ -124,7 +125,7 @@ def live_page(data: ExperimentData, others: Sequence[ExperimentSummary]) -> str:
 AGAIN_S = 10  # seconds between refreshes while an experiment runs
 LOCAL = "127.0.0.1"
 NAMES = (LOCAL, "localhost")
-REPORT = "/report.html"
+REPORT = f"/{PAGE}"
 
 
 class LiveServer(ThreadingHTTPServer):
@@ -176,7 +177,7 @@ def _report(data: ExperimentData) -> bytes:
     from perfrunner.report.render import write_html
 
     with tempfile.TemporaryDirectory() as directory:
-        return write_html(build_report(data), data, Path(directory) / "report.html").read_bytes()
+        return write_html(build_report(data), data, Path(directory) / PAGE).read_bytes()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from perfrunner.analysis.history import histories
 from perfrunner.analysis.nights import Night, followed_metrics, nights
 from perfrunner.analysis.noise import is_aa
+from perfrunner.paths import PAGE
 from perfrunner.report.charts.style import VARIANTS
 from perfrunner.report.environment import definition
 from perfrunner.report.history import history_document, run_text
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from perfrunner.results import ExperimentRecord, ExperimentSummary
 
 
-PAGE = "report.html"  # next to an experiment's trials
 MOST_RUNS = 200  # newest runs in the history of a spec
 MOST_CHANGES = 3  # latest changes of level of a spec in the index
 

@@ -11,12 +11,11 @@ from perfrunner.results.records import (
     ExperimentSummary,
     TrialRecord,
 )
-from perfrunner.results.store import STORE_FILE, AlreadyStoredError, ResultStore, open_store
+from perfrunner.results.store import AlreadyStoredError, ResultStore, open_store
 
 open = ResultStore.open  # noqa: A001  # read as perfrunner.results.open(...)
 
 __all__ = [
-    "STORE_FILE",
     "AlreadyStoredError",
     "BuildRecord",
     "ExperimentData",

@@ -35,7 +35,7 @@ from sqlalchemy.pool import NullPool
 from typing_extensions import ParamSpec
 
 from perfrunner.errors import StoreError
-from perfrunner.paths import with_home
+from perfrunner.paths import STORE_FILE, with_home
 from perfrunner.results.database_errors import ServerAwayError, StoreURLError, explain
 from perfrunner.results.schema import SCHEMA_VERSION, metadata, schema_table
 
@@ -62,7 +62,6 @@ def upgrade(connection: Connection, version: int) -> None:
             connection.execute(update(schema_table).values(version=number))
 
 
-STORE_FILE = "results.sqlite"
 BUSY_SECONDS = 30.0
 # A process that was stopped, or that a hung disk blocks, keeps others waiting this long; then its session is ended.
 STUCK_S = 60

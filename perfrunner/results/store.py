@@ -20,7 +20,6 @@ from typing_extensions import Self
 from perfrunner.domain import TrialStatus
 from perfrunner.errors import StoreError, UsageError
 from perfrunner.results.database import (
-    STORE_FILE,
     AlreadyStoredError,
     Opened,
     connect,
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = ["STORE_FILE", "AlreadyStoredError", "ResultStore", "open_store"]
+__all__ = ["AlreadyStoredError", "ResultStore", "open_store"]
 
 BUILD_COLUMNS = [builds.c[f.name] for f in dataclasses.fields(BuildRecord)]
 TRIAL_COLUMNS = [

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.shell_completion import BashComplete
 
-from perfrunner.cli import complete
 from perfrunner.cli.group import COMMANDS, main
-from perfrunner.results import STORE_FILE, ExperimentRecord, ResultStore, TrialRecord
+from perfrunner.paths import STORE_FILE
+from perfrunner.results import ExperimentRecord, ResultStore, TrialRecord
 from perfrunner.spec.loader import load_spec
 
 ROOT = Path(__file__).parents[3]
@@ -51,10 +51,6 @@ def stored(cli):
                 1, 1, 1, "pf", "persistent", "glibc", "b1", "ok", "", START, START, metrics, {}, "x",
             )  # fmt: skip
             store.add_trial(identifier, trial)
-
-
-def test_the_store_is_where_the_results_are():
-    assert complete.STORE == STORE_FILE
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from click.testing import CliRunner
 
 from perfrunner.cli import main
 from perfrunner.experiment.outdir import OutDirLock
+from perfrunner.paths import STORE_FILE
 from perfrunner.report.live import LiveServer, _Handler, progress
-from perfrunner.results import STORE_FILE, ResultStore, open_store
+from perfrunner.results import ResultStore, open_store
 
 SHAPE = synthetic.Shape(
     blocks=10, discarded_block=None, workloads=("append",), buckets=("ephemeral",), variants=synthetic.VARIANTS[:2]
