@@ -15,10 +15,9 @@ from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.cluster import Nodes, fail_over, load_around, rebalance
 from perfrunner.experiment.trial.context import TrialContext
 from perfrunner.experiment.trial.outcome import try_each
-from perfrunner.experiment.trial.placement import ClientPlacement, client_failure, pinned
+from perfrunner.experiment.trial.placement import ClientPlacement, bracketed, client_failure, pinned
 from perfrunner.experiment.trial.sampling import Profiler, sample_once, start_sampling
 from perfrunner.experiment.trial.server import Engine, ServerProcess
-from perfrunner.experiment.trial.vbucket_map import bracketed
 from perfrunner.hosts.process import CommandTimeout, ProcessHandle
 from perfrunner.measure.client import ClientReport, parse_reports
 from perfrunner.measure.instructions import (

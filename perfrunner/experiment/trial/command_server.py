@@ -15,7 +15,7 @@ from typing import Any
 
 from perfrunner.children import python_archive
 from perfrunner.errors import SettingsCheckError, TrialError
-from perfrunner.experiment.trial.placement import CredentialFiles, local_address, pinned
+from perfrunner.experiment.trial.placement import CredentialFiles, bracketed, local_address, pinned
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
 from perfrunner.experiment.trial.server import (
     ServerError,
@@ -23,7 +23,6 @@ from perfrunner.experiment.trial.server import (
     ServerSetup,
     count_oom_kills,
 )
-from perfrunner.experiment.trial.vbucket_map import bracketed
 from perfrunner.hosts.container import Container, Image, container_name, run_words
 from perfrunner.hosts.process import Completed, ExitStatus, ProcessHandle
 from perfrunner.hosts.transport import Transport

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.bench import POLL_S, Bench, Started
 from perfrunner.experiment.trial.outcome import VariantError, attribute_by_report, attributed_to
-from perfrunner.experiment.trial.placement import CredentialFiles, log_tail
+from perfrunner.experiment.trial.placement import CredentialFiles, bracketed, log_tail
 from perfrunner.experiment.trial.server import ServerProcess
-from perfrunner.experiment.trial.vbucket_map import bracketed
 from perfrunner.measure.client import check_stored, parse_report
 from perfrunner.measure.slices import GroupLoad, parse_group_load, parse_variants
 from perfrunner.results.raw import SLICES_FILE

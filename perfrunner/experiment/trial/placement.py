@@ -130,6 +130,11 @@ class TrialResult:
         return (self.finished_at - self.started_at).total_seconds()
 
 
+def bracketed(address: str) -> str:
+    """Return an address as it is written before a port: an IPv6 address in brackets."""
+    return f"[{address}]" if ":" in address else address
+
+
 def trial_name(task: TrialKey) -> str:
     """Return the name of a trial's directory in `trials/`. No name of a spec has a tilde, so trials share none."""
     name = f"{task.block}-{task.workload}-{task.bucket}-{task.variant}"

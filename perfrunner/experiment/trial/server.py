@@ -19,12 +19,12 @@ from perfrunner.errors import TrialError
 from perfrunner.experiment.trial.placement import (
     USER,
     CredentialFiles,
+    bracketed,
     local_address,
     log_tail,
     pinned,
 )
 from perfrunner.experiment.trial.reproduce import ScriptRecorder
-from perfrunner.experiment.trial.vbucket_map import bracketed
 from perfrunner.hosts.process import Completed, ExitStatus, ProcessHandle, StopResult
 from perfrunner.hosts.transport import Transport
 from perfrunner.measure.memory import numbers

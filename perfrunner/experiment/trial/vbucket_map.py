@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from perfrunner.experiment.trial.placement import bracketed
+
 REVISION = 2  # the one-node config of an engine is revision 1
 NOBODY = -1  # in a config: no such copy exists
 
@@ -125,8 +127,3 @@ def cluster_config(
             },
         }
     )
-
-
-def bracketed(address: str) -> str:
-    """Return an address as it is written before a port: an IPv6 address in brackets."""
-    return f"[{address}]" if ":" in address else address
