@@ -3,6 +3,9 @@
 run.py        entry point: lock the results directory, create or resume a session, run it
 session.py    the experiment that a run adds trials to, and the context that all parts of a run share
 runner.py     the flow of a run: open the hosts, build, check settings, measure, finish
+events.py     what a run reports to its listener, and its outcome
+interrupt.py  signals: end a run in order, or at once
+outdir.py     the results directory: its lock, the journal, errors of its disk
 recorder.py   store the trials, estimate the time left, report progress
 units.py      run what the schedule says, one unit after the other; wait for lost hosts
 stopping.py   end or extend cases by their precision; end a run after repeated failures

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from perfrunner.report.numbers import change_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from perfrunner.analysis.model import Comparison, Row
     from perfrunner.analysis.noise import NoiseFloor
     from perfrunner.analysis.published import PublishedLine
@@ -141,10 +143,15 @@ SHOWN_VERDICTS = ("better", "worse", "not comparable")
 def primary_rows(report: Report) -> dict[str, dict[Case, list[Row]]]:
     """Return rows by metric and case: of the primary metrics, or of all if no primary one was measured."""
     rows = [row for row in report.comparison.rows if row.primary] or report.comparison.rows
-    by_metric: dict[str, dict[Case, list[Row]]] = {}
+    return by_metric(rows)
+
+
+def by_metric(rows: Iterable[Row]) -> dict[str, dict[Case, list[Row]]]:
+    """Return rows by metric and case."""
+    grouped: dict[str, dict[Case, list[Row]]] = {}
     for row in rows:
-        by_metric.setdefault(row.metric.id, {}).setdefault(row.case, []).append(row)
-    return by_metric
+        grouped.setdefault(row.metric.id, {}).setdefault(row.case, []).append(row)
+    return grouped
 
 
 def selected(report: Report, case: Case, *, every: bool) -> tuple[dict[str, list[Row]], int]:

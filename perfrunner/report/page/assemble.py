@@ -13,7 +13,7 @@ from perfrunner.report.environment import command, flatten, own_facts, shared_bu
 from perfrunner.report.explain import NO_COUNTERS
 from perfrunner.report.html import embedded, render_page
 from perfrunner.report.json_document import document
-from perfrunner.report.model import HOSTS, primary_rows
+from perfrunner.report.model import HOSTS, by_metric, primary_rows
 from perfrunner.report.page.chart_data import chart_data
 from perfrunner.report.page.tables import brief, explained_section, panels, tables
 from perfrunner.report.published import counts_text, published_facts, published_texts
@@ -53,7 +53,7 @@ def html_text(
     from markupsafe import Markup
 
     primary = primary_rows(report)
-    rest = _by_metric(report, leave_out=primary)
+    rest = by_metric(row for row in report.comparison.rows if row.metric.id not in primary)
     brief_metrics, lines = brief(report)
     colours = chart_data_colours(report)
     names = SCRIPTS + (OF_PROFILES if report.profiled else ())
@@ -118,16 +118,6 @@ def _asked(report: Report, primary: Mapping[str, Mapping[Case, Sequence[Row]]]) 
 def _hash(script: str) -> str:
     digest = hashlib.sha256(script.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def _by_metric(
-    report: Report, *, leave_out: Mapping[str, object]
-) -> dict[str, dict[Case, list[Row]]]:
-    by_metric: dict[str, dict[Case, list[Row]]] = {}
-    for row in report.comparison.rows:
-        if row.metric.id not in leave_out:
-            by_metric.setdefault(row.metric.id, {}).setdefault(row.case, []).append(row)
-    return by_metric
 
 
 def _metric_names(report: Report) -> list[tuple[str, bool]]:
