@@ -203,7 +203,7 @@ def of_commands(commands: Sequence[Command], settings: Mapping[str, Any]) -> Var
         names = programs  # nothing else is needed to tell them apart
     return {
         name: command.variant(settings)
-        for name, command in zip(_told_apart(names, words), commands, strict=True)
+        for name, command in zip(_distinct(names, words), commands, strict=True)
     }
 
 
@@ -214,7 +214,7 @@ def _short(word: str) -> str:
 
 def of_preloads(command: Command, preloads: Sequence[str], settings: Mapping[str, Any]) -> Variants:
     """Return a variant of one command for each preloaded allocator."""
-    names = _told_apart([Path(preload).name for preload in preloads], [[p] for p in preloads])
+    names = _distinct([Path(preload).name for preload in preloads], [[p] for p in preloads])
     return {
         name: {
             **command.variant(settings),
@@ -239,7 +239,7 @@ def of_revisions(
         if not repository or not revision:
             raise ValueError(f"{text}: expected REPOSITORY@REVISION, such as ~/redis@unstable")
         pairs.append((str(with_home(repository).absolute()), revision))
-    names = _told_apart([f"{Path(git).name}-{revision}" for git, revision in pairs], pairs)
+    names = _distinct([f"{Path(git).name}-{revision}" for git, revision in pairs], pairs)
     steps = [list(step) for step in build]
     return {
         name: command.variant({**settings, "git": git, "revision": revision, "build": steps})
@@ -273,7 +273,7 @@ def server_document(
     }
 
 
-def _told_apart(names: Sequence[str], of: Sequence[Sequence[str]]) -> list[str]:
+def _distinct(names: Sequence[str], of: Sequence[Sequence[str]]) -> list[str]:
     """Make names of variants; a program of the same name is distinguished by its directory, else by a number."""
     named = [variant_name(name[:_LONGEST]) for name in names]
     directories = [Path(arguments[0]).parent.name for arguments in of]
