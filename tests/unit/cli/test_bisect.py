@@ -10,9 +10,9 @@ import signal
 import subprocess
 from types import SimpleNamespace
 
+import perfrunner.build.place
 import pytest
 
-import perfrunner.build.place
 from perfrunner.build.artifact import Artifact, write_manifest
 from perfrunner.build.tools import failed
 from perfrunner.errors import BuildError
