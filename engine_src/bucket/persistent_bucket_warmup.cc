@@ -79,7 +79,11 @@ WarmupResult PersistentBucket::warmUp() {
         sum.cutOffBytes += stats.cutOffBytes;
         if (stats.hasGaps) {
             std::for_each(loaded[number].vbuckets.begin(), loaded[number].vbuckets.end(),
-                          [this](const StoredVBucket& entry) { beginWithoutHistory(entry); });
+                          [this](StoredVBucket entry) {
+                              // The mark knows it if the store has lost it.
+                              entry.state = static_cast<uint8_t>(vbucket(entry.vbid).state());
+                              beginWithoutHistory(entry);
+                          });
         }
     }
     // Without the mark, nothing shows any more what is missing.

@@ -1,12 +1,18 @@
 // Files that have changed or vanished while no engine ran: nothing may be taken for an older state.
 
 #include <gtest/gtest.h>
+#include <rocksdb/db.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "persistence/data_dir.h"
+#include "persistence/doc_codec.h"
 #include "persistence/flip.h"
 #include "persistence/log_notes.h"
 #include "persistence/log_scan.h"
@@ -46,6 +52,43 @@ class DamageTest : public testing::Test {
         return path_ / name;
     }
     std::filesystem::path logNotes() const { return path_.string() + "-logs"; }
+    static void put(RocksStore& store, uint64_t seqno, const std::string& key,
+                    const std::string& value) {
+        store.begin(kVb, 0);
+        store.put(*Item::create(kVb, ItemOp::Mutation, key,
+                                {.cas = Cas{seqno * 10}, .seqno = Seqno{seqno}, .revSeqno = 1},
+                                Blob::create(value)));
+        ASSERT_TRUE(store.endAndCommit({.state = 1,
+                                        .highSeqno = Seqno{seqno},
+                                        .snapshot = {Seqno{seqno}, Seqno{seqno}},
+                                        .maxCas = Cas{seqno * 10}}));
+    }
+    /// Stores documents until those before the last are in a table file, but their keys and the
+    /// vBucket's state only in the log. Returns the last seqno in the table file.
+    uint64_t fillTable(RocksStore& store, uint64_t seqno) {
+        const uint64_t before = store.stats().diskBytes;
+        while (filesBelow(path_, ".log").size() < 2) {
+            put(store, seqno, "key" + std::to_string(seqno), std::string(100'000, 'x'));
+            ++seqno;
+        }
+        put(store, seqno, "last", "value");
+        const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+        while (store.stats().diskBytes < before + 100'000 &&
+               std::chrono::steady_clock::now() < limit) {
+            std::this_thread::yield();
+        }
+        return seqno - 2;
+    }
+    using Docs = std::vector<std::pair<uint64_t, std::string>>;
+    static Docs scan(RocksStore& store) {
+        Docs docs;
+        if (const auto reader = store.openSeqnoScan(kVb, Seqno{1}, Seqno{9999})) {
+            for (StoredDoc doc; reader->next(doc);) {
+                docs.emplace_back(doc.meta.seqno.get(), std::string(doc.key));
+            }
+        }
+        return docs;
+    }
     /// Opens a copy, because opening changes files, and returns the number of its documents.
     uint64_t documentsOfACopy(const RocksConfig& config) {
         const TempDir copies;
@@ -204,6 +247,106 @@ TEST_F(DamageTest, AMissingLogIsNotTakenForAnObsoleteOne) {
     std::ofstream(logNotes(), std::ios::app) << "\n-000001.log\n+1000000.log\n";
     EXPECT_EQ(documentsOfACopy(afterCrash_), kDocuments) << "the newest, as after a power cut";
     EXPECT_FALSE(hasGaps_);
+}
+
+/// RocksDB leaves the damaged part of the log out for the keys, which still need it, but not for
+/// the documents, which are in a table file.
+TEST_F(DamageTest, AfterAnAcceptedLossADocumentIsStoredOnce) {
+    {
+        RocksStore store(path_.string(), config_);
+        put(store, 1, "key", "old");
+        put(store, 2, "key", "newer");
+        fillTable(store, 3);
+    }
+    flipBit(filesBelow(path_, ".log").at(0), 100);
+    EXPECT_THROW(RocksStore(path_.string(), afterCrash_), DamageError);
+    RocksStore store(path_.string(), acceptLoss_);
+    ASSERT_TRUE(store.stats().hasGaps);
+    const Docs before = scan(store);
+    ASSERT_FALSE(before.empty());
+    EXPECT_EQ(before.front(), (Docs::value_type{2, "key"}));
+    EXPECT_EQ(store.countLive(kVb), before.size());
+    const uint64_t high = store.loadVbState(kVb)->highSeqno.get();
+    put(store, high + 1, "key", "newest");
+    const Docs after = scan(store);
+    EXPECT_EQ(std::count_if(after.begin(), after.end(),
+                            [](const auto& doc) { return doc.second == "key"; }),
+              1);
+    EXPECT_EQ(after.back(), (Docs::value_type{high + 1, "key"}));
+}
+
+TEST_F(DamageTest, AfterAnAcceptedLossOlderVersionsAreRemovedOncePerKey) {
+    {
+        RocksStore store(path_.string(), config_);
+        put(store, 1, "key", "old");
+    }
+    const auto writeRaw = [&](const auto& change) {
+        rocksdb::DB* db = nullptr;
+        std::vector<rocksdb::ColumnFamilyHandle*> handles;
+        ASSERT_TRUE(rocksdb::DB::Open({}, path_.string(),
+                                      {{"default", {}}, {"seqno", {}}, {"state", {}}}, &handles,
+                                      &db)
+                            .ok());
+        change(*db, handles);
+        for (rocksdb::ColumnFamilyHandle* handle : handles) {
+            ASSERT_TRUE(db->DestroyColumnFamilyHandle(handle).ok());
+        }
+        delete db;
+    };
+    writeRaw([&](rocksdb::DB& db, const auto& handles) {
+        std::string document;
+        const auto at = [](uint64_t seqno) {
+            const auto bytes = codec::seqnoKey(kVb, Seqno{seqno});
+            return std::string(bytes.data(), bytes.size());
+        };
+        ASSERT_TRUE(db.Get({}, handles[1], at(1), &document).ok());
+        ASSERT_TRUE(db.Put({}, handles[1], at(7), document).ok());
+        ASSERT_TRUE(db.Put({}, handles[1], at(9), document).ok());
+        ASSERT_TRUE(db.Put({}, handles[0], std::string("\0\1gone", 6), "12345678").ok());
+    });
+    std::filesystem::remove(logNotes());
+    std::ofstream(path_.string() + "-gaps") << "";  // as a start that was interrupted leaves it
+    RocksStore store(path_.string(), afterCrash_);
+    EXPECT_EQ(scan(store), (Docs{{9, "key"}}));
+    EXPECT_EQ(store.countLive(kVb), 1U);
+    EXPECT_EQ(store.loadVbState(kVb)->highSeqno, Seqno{9});
+}
+
+TEST_F(DamageTest, AfterAnAcceptedLossNoSeqnoOfADocumentIsFree) {
+    for (const uint64_t stored :
+         {uint64_t{0}, uint64_t{3}}) {  // the state in a table file is of that seqno
+        std::filesystem::remove_all(path_);
+        std::filesystem::remove(logNotes());
+        std::filesystem::remove(path_.string() + "-gaps");
+        uint64_t last = 0;
+        {
+            RocksStore store(path_.string(), config_);
+            for (uint64_t seqno = 1; seqno <= stored; ++seqno) {
+                put(store, seqno, "key" + std::to_string(seqno), "value");
+            }
+            ASSERT_TRUE(stored == 0 || store.emptyLog());
+            last = fillTable(store, stored + 1);
+        }
+        const auto logs = filesBelow(path_, ".log");
+        ASSERT_EQ(logs.size(), 2U);
+        for (uint64_t block = 0; block < std::filesystem::file_size(logs[0]); block += 32768) {
+            flipBit(logs[0], block);
+        }
+        std::filesystem::resize_file(logs[1], 0);
+        EXPECT_THROW(RocksStore(path_.string(), afterCrash_), DamageError);
+        RocksStore store(path_.string(), acceptLoss_);
+        const Docs docs = scan(store);
+        ASSERT_FALSE(docs.empty());
+        EXPECT_GT(docs.back().first, stored) << "else nothing was newer than the state";
+        EXPECT_LE(docs.back().first, last + 1);
+        const auto state = store.loadVbState(kVb);
+        ASSERT_TRUE(state);
+        EXPECT_EQ(state->highSeqno, Seqno{docs.back().first});
+        EXPECT_EQ(state->snapshot.end, state->highSeqno);
+        EXPECT_EQ(state->maxCas, Cas{docs.back().first * 10});
+        EXPECT_EQ(state->state, stored == 0 ? 4 : 1) << "it is dead if its state is lost";
+        EXPECT_EQ(store.countLive(kVb), docs.size());
+    }
 }
 
 TEST_F(DamageTest, TheNotesNameNoLogThatIsNotThere) {

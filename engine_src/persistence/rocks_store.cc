@@ -39,6 +39,9 @@ RocksStore::RocksStore(const std::string& path, const RocksConfig& config)
     checkFiles(path);
     openDatabase(path);
     directory_ = Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (hasGaps_) {
+        repair();
+    }
 }
 
 RocksStore::~RocksStore() {
