@@ -305,15 +305,21 @@ size_t VBucket::purgeTombstones(uint32_t ageSeconds, const OpTime& now) {
 
 void VBucket::loadStored(std::string_view key, ItemOp op, const ItemMeta& meta, BlobPtr value) {
     const Guard guard = table_.lock(key);
-    if (table_.find(guard, key) != nullptr) {
+    const auto fill = [&](StoredValue& target) {
+        if (kv::isDeletion(op)) {
+            target.setDeleted(meta, op == ItemOp::Expiration);
+        } else {
+            target.setDocument(meta, std::move(value));
+        }
+    };
+    if (StoredValue* present = table_.find(guard, key)) {
+        if (present->seqno() < meta.seqno) {
+            table_.update(guard, *present, fill);
+        }
         return;
     }
     StoredValuePtr fresh = table_.make(key);
-    if (kv::isDeletion(op)) {
-        fresh->setDeleted(meta, op == ItemOp::Expiration);
-    } else {
-        fresh->setDocument(meta, std::move(value));
-    }
+    fill(*fresh);
     table_.insert(guard, std::move(fresh));
 }
 

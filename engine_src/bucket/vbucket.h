@@ -188,8 +188,8 @@ class VBucket {
     size_t purgeTombstones(uint32_t ageSeconds, const OpTime& now);
 
     // --- persistence
-    /// Warm-up: adds a stored document, clean; ignored if the key is already known (a client was
-    /// faster).
+    /// Warm-up: adds a stored document, clean. If the key is already known, the higher seqno stays:
+    /// a client was faster, or the store has two versions because of damage in an earlier release.
     void loadStored(std::string_view key, ItemOp op, const ItemMeta& meta, BlobPtr value);
     /// Records that the item is on disk: its StoredValue becomes clean unless it has changed since;
     /// a tombstone leaves the hash table.

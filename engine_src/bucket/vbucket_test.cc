@@ -129,6 +129,22 @@ TEST_F(PersistentVBucket, WarmUpLoadsCleanDocumentsAndNeverOverwritesAClient) {
     EXPECT_EQ(bucket.itemsToPersist(), 1u);
 }
 
+TEST_F(PersistentVBucket, WarmUpKeepsTheNewestOfTwoVersions) {
+    const auto load = [&](const char* key, uint64_t seqno, ItemOp op) {
+        client.vb().loadStored(key, op, {.cas = Cas{seqno}, .seqno = Seqno{seqno}, .revSeqno = 1},
+                               isDeletion(op) ? BlobPtr{} : Blob::create(std::to_string(seqno)));
+    };
+    for (const uint64_t seqno : {uint64_t{60}, uint64_t{200}, uint64_t{50}}) {
+        load("stored", seqno, ItemOp::Mutation);
+    }
+    load("deleted", 60, ItemOp::Mutation);
+    load("deleted", 200, ItemOp::Deletion);
+    EXPECT_EQ(client.valueOf("stored"), "200");
+    EXPECT_FALSE(isDirty("stored"));
+    EXPECT_EQ(client.get("deleted").status, OpStatus::KeyNotFound);
+    EXPECT_EQ(client.vb().hashTable().sums().items, 1);
+}
+
 TEST_F(PersistentVBucket, AnEvictedValueBlocks) {
     client.set("k", "value");
     flush();
