@@ -32,6 +32,8 @@ IOStatus recoverable(IOStatus status) {
 
 /// Shared by the logs, which may outlive their file system.
 struct LogStates {
+    explicit LogStates(Stored when) : stored(when) {}
+    const Stored stored;
     std::atomic<const void*> emptyLog{nullptr};  ///< the newest one, if nothing is in it
     std::atomic<int> failedLogs{0};              ///< that are still open
 };
@@ -88,7 +90,9 @@ class RecoverableLog final : public FSWritableFile {
         status = status.ok() ? file_->Append(data, options, debug) : std::move(status);
         bytes_ += data.size();
         if (!status.ok()) {
-            removePart(options);
+            // A part of a record counts as damage: after a crash a start would refuse the store if
+            // only some of its memory is in newer files.
+            resize(wholeBytes_, options);
         }
         return noted(std::move(status));
     }
@@ -110,7 +114,21 @@ class RecoverableLog final : public FSWritableFile {
         return noted(std::move(status));
     }
     IOStatus Sync(const IOOptions& options, IODebugContext* debug) override {
-        return failed_ || file_ == nullptr ? IOStatus::OK() : noted(file_->Sync(options, debug));
+        if (failed_ || file_ == nullptr) {
+            return IOStatus::OK();
+        }
+        const uint64_t bytes = wholeBytes_;
+        IOStatus status = noted(file_->Sync(options, debug));
+        if (status.ok()) {
+            syncedBytes_ = bytes;
+        } else if (states_->stored == Stored::Synced) {
+            // RocksDB refuses what is not synced. The next start would read it, but only into those
+            // families whose memory has not been written to files since. Zeros are the end of a
+            // log, and keep the size that RocksDB may already expect of it.
+            resize(syncedBytes_, options);
+            resize(bytes, options);
+        }
+        return status;
     }
     IOStatus RangeSync(uint64_t offset, uint64_t bytes, const IOOptions& options,
                        IODebugContext* debug) override {
@@ -152,11 +170,10 @@ class RecoverableLog final : public FSWritableFile {
         }
         return status;
     }
-    /// Removes what was written of a record that failed. A part of a record counts as damage: after
-    /// a crash a start would refuse the store if only some of its memory is in newer files.
-    void removePart(const IOOptions& options) {
+    /// Removes what follows. Zeros take the place of what is missing.
+    void resize(uint64_t bytes, const IOOptions& options) {
         if (file_ != nullptr) {
-            file_->Truncate(wholeBytes_, options, nullptr).PermitUncheckedError();
+            file_->Truncate(bytes, options, nullptr).PermitUncheckedError();
         }
     }
 
@@ -164,7 +181,8 @@ class RecoverableLog final : public FSWritableFile {
     const std::shared_ptr<LogStates> states_;
     std::unique_ptr<FSWritableFile> file_;
     uint64_t bytes_{0};
-    uint64_t wholeBytes_{0};  ///< up to the end of the last record
+    std::atomic<uint64_t> wholeBytes_{0};   ///< up to the end of the last record
+    std::atomic<uint64_t> syncedBytes_{0};  ///< up to the end of the last record that was synced
     std::atomic<bool> failed_{false};
 };
 
@@ -195,8 +213,10 @@ IOStatus wrapped(IOStatus status, std::unique_ptr<File>& file) {
 class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
   public:
     RecoverableFileSystem(const std::shared_ptr<rocksdb::FileSystem>& real,
-                          std::shared_ptr<LogNotes> notes)
-        : FileSystemWrapper(real), notes_(std::move(notes)) {}
+                          std::shared_ptr<LogNotes> notes, Stored stored)
+        : FileSystemWrapper(real),
+          states_(std::make_shared<LogStates>(stored)),
+          notes_(std::move(notes)) {}
     [[nodiscard]] const char* Name() const override { return "RecoverableFileSystem"; }
 
     IOStatus NewWritableFile(const std::string& name, const FileOptions& options,
@@ -264,12 +284,14 @@ class RecoverableFileSystem final : public rocksdb::FileSystemWrapper {
         return path.substr(path.rfind('/') + 1);
     }
 
-    const std::shared_ptr<LogStates> states_{std::make_shared<LogStates>()};
+    const std::shared_ptr<LogStates> states_;
     const std::shared_ptr<LogNotes> notes_;
 };
 
-RecoverableFiles::RecoverableFiles(rocksdb::Env& below, std::shared_ptr<LogNotes> notes)
-    : files_(std::make_shared<RecoverableFileSystem>(below.GetFileSystem(), std::move(notes))),
+RecoverableFiles::RecoverableFiles(rocksdb::Env& below, std::shared_ptr<LogNotes> notes,
+                                   Stored stored)
+    : files_(std::make_shared<RecoverableFileSystem>(below.GetFileSystem(), std::move(notes),
+                                                     stored)),
       env_(rocksdb::NewCompositeEnv(files_)) {}
 
 RecoverableFiles::~RecoverableFiles() = default;

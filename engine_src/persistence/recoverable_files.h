@@ -10,6 +10,7 @@
 // would go on with a log that failed after a table file, and end the process.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "persistence/log_notes.h"
@@ -22,10 +23,14 @@ namespace kv {
 
 class RecoverableFileSystem;
 
+/// When a write counts as stored.
+enum class Stored : uint8_t { Written, Synced };
+
 class RecoverableFiles {
   public:
     /// `below` outlives it. The logs that are made and removed are recorded in `notes`.
-    RecoverableFiles(rocksdb::Env& below, std::shared_ptr<LogNotes> notes);
+    RecoverableFiles(rocksdb::Env& below, std::shared_ptr<LogNotes> notes,
+                     Stored stored = Stored::Written);
     RecoverableFiles(const RecoverableFiles&) = delete;
     RecoverableFiles& operator=(const RecoverableFiles&) = delete;
     ~RecoverableFiles();

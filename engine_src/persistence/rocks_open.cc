@@ -193,7 +193,8 @@ void noteManifest(const std::filesystem::path& path, const std::string& identity
 
 void RocksStore::openDatabase(const std::string& path) {
     files_ = std::make_unique<RecoverableFiles>(
-            config_.env != nullptr ? *config_.env : *rocksdb::Env::Default(), logNotes_);
+            config_.env != nullptr ? *config_.env : *rocksdb::Env::Default(), logNotes_,
+            config_.sync ? Stored::Synced : Stored::Written);
     rocksdb::DBOptions options = databaseOptions(config_, path, files_->env());
     const auto families = familiesOf(config_);
     if (hasGaps_) {

@@ -171,6 +171,34 @@ TEST_F(RocksStoreDiskTest, ARefusedTransactionLeavesNoPartInTheLog) {
     EXPECT_TRUE(storesInTime(vbid, item(vbid, "b", 2)));
 }
 
+TEST_F(RocksStoreDiskTest, ATransactionWhoseSyncFailsIsNotInTheLog) {
+    const Vbid vbid{1};
+    config_.sync = true;
+    open();
+    ASSERT_TRUE(store(vbid, {item(vbid, "a", 1)}, 1));
+    disk_.sync = [] { return rocksdb::Status::IOError("not synced by the test"); };
+    EXPECT_FALSE(store(vbid, {item(vbid, "b", 2)}, 2));
+    store_.reset();
+    disk_.sync = {};
+    open();
+    EXPECT_EQ(scan(vbid), (Docs{{1, "a"}}));
+    EXPECT_TRUE(store(vbid, {item(vbid, "c", 2)}, 2));
+    EXPECT_EQ(scan(vbid), (Docs{{1, "a"}, {2, "c"}}));
+}
+
+TEST_F(RocksStoreDiskTest, WhatWasStoredWithoutASyncStaysWhenALaterSyncFails) {
+    const Vbid vbid{1};
+    ASSERT_TRUE(store(vbid, {item(vbid, "a", 1)}, 1));
+    ASSERT_TRUE(store_->sync());
+    ASSERT_TRUE(store(vbid, {item(vbid, "b", 2)}, 2));
+    disk_.sync = [] { return rocksdb::Status::IOError("not synced by the test"); };
+    EXPECT_FALSE(store_->sync());
+    store_.reset();
+    disk_.sync = {};
+    open();
+    EXPECT_EQ(scan(vbid), (Docs{{1, "a"}, {2, "b"}}));
+}
+
 TEST_F(RocksStoreDiskTest, ALogThatCannotBeMadeEndsNoProcessAfterAVBucketWasRemoved) {
     const Vbid vbid{1};
     ASSERT_TRUE(store(vbid, {item(vbid, "removed", 1)}, 1));
