@@ -226,11 +226,11 @@ bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const Persist
     VbFlushTarget& target = *targets_[vbid.get()];
     VBucket::ClearMemory memory = vbucket.allocateClearMemory();
     KVStore& store = storeOf(vbid);
-    bool begun = false;
+    bool begun = target.mustForget();
     try {
         // Data that is not stored yet is lost in any case: the memory has no older versions of its
         // documents.
-        if (store.rollback(vbid, seqno)) {
+        if (!begun && store.rollback(vbid, seqno)) {
             begun = true;
             const auto scan = store.openSeqnoScan(vbid, Seqno{1}, Seqno{~uint64_t{0}});
             if (scan != nullptr) {
@@ -247,13 +247,12 @@ bool PersistentBucket::discardAbove(VBucket& vbucket, Seqno seqno, const Persist
     }
     PersistedVbState state = left;
     state.maxDeletedRev = vbucket.maxDeletedRev();
-    if (!store.delVBucket(vbid, state)) {
-        if (!begun) {
-            return false;
-        }
-        // The store has discarded something, so the vBucket cannot stay as it was.
-        target.forgetBeforeFlush();
+    const bool forgotten = store.delVBucket(vbid, state);
+    if (!forgotten && !begun) {
+        return false;
     }
+    // If the store has discarded something, the vBucket cannot stay as it was.
+    target.setMustForget(!forgotten);
     vbucket.clear({}, now, std::move(memory));
     target.assumeStored({});
     return true;

@@ -14,6 +14,7 @@
 
 #include "bucket/persistent_bucket.h"
 #include "executor/fake_executor.h"
+#include "persistence/faulty_store.h"
 #include "persistence/forwarding_store.h"
 #include "persistence/rocks_store.h"
 #include "persistence/temp_dir.h"
@@ -72,9 +73,10 @@ class RollbackFlushTest : public testing::Test {
         persistence.flusher.batchItems = 1;
         bucket_ = std::make_unique<PersistentBucket>(
                 config, persistence, executor_, [this, persistence](const std::string& path) {
-                    return std::make_unique<NotingStore>(
+                    auto store = std::make_unique<NotingStore>(
                             std::make_unique<RocksStore>(path, persistence.rocks), states_,
                             beforeCommit_);
+                    return std::make_unique<FaultyStore>(std::move(store), faults_);
                 });
         bucket_->warmUp();
         bucket_->setVBucketState(kVb, VbState::Replica, OpTime::now());
@@ -109,6 +111,7 @@ class RollbackFlushTest : public testing::Test {
     FakeExecutor executor_;
     std::set<VbState> states_;
     std::function<void()> beforeCommit_{[] {}};
+    const std::shared_ptr<StoreFaults> faults_{std::make_shared<StoreFaults>()};
     std::unique_ptr<PersistentBucket> bucket_;
 };
 
@@ -138,6 +141,45 @@ TEST_F(RollbackFlushTest, NoFlushStoresThatTheReplicaIsDead) {
     EXPECT_EQ(result, Bucket::RollBack::Done);
     EXPECT_EQ(replica.state(), VbState::Replica);
     EXPECT_EQ(states_, std::set<VbState>{VbState::Replica});
+}
+
+/// What could not be removed from the store is not the replica's any more, so that nothing may be
+/// loaded from there.
+TEST_F(RollbackFlushTest, ARollbackAfterOneThatLeftDocumentsInTheStoreStartsOver) {
+    bucket_->startFlushing();
+    VBucket& replica = bucket_->vbucket(kVb);
+    for (uint64_t seqno = 1; seqno <= 6; ++seqno) {
+        receive(seqno);
+        executor_.advance(1s);
+    }
+    ASSERT_EQ(bucket_->itemsToPersist(), 0U);
+    const auto rollBack = [&](uint64_t seqno) {
+        return bucket_->rollBackReplica(kVb, replica.term(), Seqno{seqno}, OpTime::now());
+    };
+    const auto documents = [&] { return replica.hashTable().sums().items; };
+    faults_->failScans = 1;
+    faults_->failDeletes = 2;
+    ASSERT_EQ(rollBack(5), Bucket::RollBack::Done);
+    ASSERT_EQ(documents(), 0) << "it is loaded again, and the store still has 5 documents";
+    for (uint64_t seqno = 1; seqno <= 4; ++seqno) {
+        receive(seqno);
+    }
+    EXPECT_EQ(rollBack(3), Bucket::RollBack::Done);
+    EXPECT_EQ(faults_->failDeletes, 0) << "and is still not empty";
+    EXPECT_EQ(documents(), 0);
+    for (uint64_t seqno = 1; seqno <= 4; ++seqno) {
+        receive(seqno);
+    }
+    EXPECT_EQ(rollBack(2), Bucket::RollBack::Done);
+    EXPECT_EQ(documents(), 0);
+    receive(1);
+    executor_.advance(10s);
+    EXPECT_EQ(bucket_->itemsToPersist(), 0U);
+    EXPECT_EQ(bucket_->storeOf(kVb).countLive(kVb), 1U);
+    EXPECT_EQ(bucket_->persistedSeqno(kVb), Seqno{1});
+    receive(2);
+    executor_.advance(10s);
+    EXPECT_EQ(bucket_->storeOf(kVb).countLive(kVb), 2U);
 }
 
 }  // namespace

@@ -56,9 +56,10 @@ class VbFlushTarget final : public FlushTarget {
     /// Sets the content of the store, at warm-up and after a reset. The caller holds lockForFlush()
     /// or is the only user.
     void assumeStored(const PersistedVbState& state);
-    /// Records that the store still has documents that are no longer the vBucket's: they are
+    /// Records whether the store still has documents that are no longer the vBucket's: they are
     /// removed before the next flush. The caller holds lockForFlush().
-    void forgetBeforeFlush() { forgetFirst_ = true; }
+    void setMustForget(bool must) { forgetFirst_ = must; }
+    [[nodiscard]] bool mustForget() const { return forgetFirst_; }
     [[nodiscard]] Seqno persistedSeqno() const {
         return options::mutated(options::Mutation::PersistedTooEarly)
                        ? vbucket_.highSeqno()
