@@ -180,6 +180,9 @@ class Bucket : private MutationSink {
     [[nodiscard]] virtual size_t itemsToPersist() const;
     /// Number of vBuckets whose state or failover log is still to be stored.
     [[nodiscard]] virtual size_t statesToPersist() const { return 0; }
+    /// Stores the state and failover log of a vBucket now, if the bucket is persistent: waits for
+    /// the disk. Returns false if the store refuses; it is then tried again in the background.
+    [[nodiscard]] virtual bool storeState(Vbid) { return true; }
     [[nodiscard]] size_t lowWatermarkBytes() const { return share(config_.lowWatermark); }
     [[nodiscard]] size_t highWatermarkBytes() const { return share(config_.highWatermark); }
     [[nodiscard]] size_t mutationThresholdBytes() const {

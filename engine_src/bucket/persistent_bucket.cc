@@ -149,6 +149,11 @@ void PersistentBucket::onStateChange(VBucket& vbucket, const OpTime& /*now*/) {
     queueFlush(vbucket.id());
 }
 
+bool PersistentBucket::storeState(Vbid vbid) {
+    const BucketMemoryGuard guard(memory());
+    return targets_[vbid.get()]->storeState(storeOf(vbid));
+}
+
 void PersistentBucket::startFlushing() {
     for (Shard& shard : shards_) {
         executor_.wake(shard.task);

@@ -94,6 +94,7 @@ class PersistentBucket final : public Bucket {
     size_t purgeTombstonesOf(Vbid vbid, const OpTime& now) override;
     [[nodiscard]] size_t itemsToPersist() const override;
     [[nodiscard]] size_t statesToPersist() const override;
+    [[nodiscard]] bool storeState(Vbid vbid) override;
     [[nodiscard]] Seqno persistedSeqno(Vbid vbid) const {
         return targets_[vbid.get()]->persistedSeqno();
     }

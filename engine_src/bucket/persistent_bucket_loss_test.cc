@@ -137,6 +137,24 @@ TEST_F(PersistentBucketLossTest, AnAcceptedLossIsCountedAndBeginsWithoutHistory)
     EXPECT_EQ(get("d"), "4");
 }
 
+TEST_F(PersistentBucketLossTest, AStoredStateSurvivesACrashAtOnce) {
+    const auto faults = useFaultyStores();
+    open(fake_);
+    set("a", "1");
+    fake_.advance(1s);
+    bucket_->setVBucketState(Vbid{0}, VbState::Replica, OpTime::now());
+    faults->failStates = 1;
+    EXPECT_FALSE(bucket_->storeState(Vbid{0}));
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).state(), VbState::Replica);
+    EXPECT_EQ(bucket_->statesToPersist(), 1U);
+    EXPECT_TRUE(bucket_->storeState(Vbid{0}));
+    EXPECT_EQ(bucket_->statesToPersist(), 0U);
+    close();
+    open(fake_);
+    EXPECT_EQ(bucket_->vbucket(Vbid{0}).state(), VbState::Replica);
+    EXPECT_EQ(bucket_->persistedSeqno(Vbid{0}), Seqno{1});
+}
+
 TEST_F(PersistentBucketLossTest, ANewHistorySurvivesAPowerCutAfterAnAcceptedLoss) {
     loseWhatWasStoredLast();
     PowerCut power;

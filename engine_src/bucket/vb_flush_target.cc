@@ -46,6 +46,18 @@ void VbFlushTarget::assumeStored(const PersistedVbState& state) {
     }
 }
 
+bool VbFlushTarget::storeState(KVStore& store) {
+    const auto lock = lockForFlush();
+    if (!takeStateChange()) {
+        return true;
+    }
+    if (!prepare(store) || !store.saveVbState(vbid(), stateToPersist())) {
+        return false;
+    }
+    stateChangeStored();
+    return true;
+}
+
 size_t VbFlushTarget::purgeStored(KVStore& store, uint32_t until) {
     constexpr size_t kBatch = 10'000;
     const auto lock = lockForFlush();

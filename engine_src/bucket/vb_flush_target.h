@@ -53,6 +53,9 @@ class VbFlushTarget final : public FlushTarget {
         return storedChange_.load(std::memory_order_acquire) ==
                stateChanges_.load(std::memory_order_acquire);
     }
+    /// Stores the state and the failover log, if they have changed. Takes the flush lock; `store`
+    /// is the vBucket's. Returns false if the store refuses.
+    bool storeState(KVStore& store);
     /// Sets the content of the store, at warm-up and after a reset. The caller holds lockForFlush()
     /// or is the only user.
     void assumeStored(const PersistedVbState& state);

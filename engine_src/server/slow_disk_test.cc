@@ -5,6 +5,7 @@
 #include "bucket/persistent_bucket.h"
 #include "dcp/dcp_node.h"
 #include "executor/thread_executor.h"
+#include "persistence/faulty_store.h"
 #include "persistence/forwarding_store.h"
 #include "persistence/rocks_store.h"
 #include "persistence/temp_dir.h"
@@ -86,8 +87,9 @@ class SlowDisk : public testing::Test {
         bucket_ = std::make_unique<PersistentBucket>(
                 BucketConfig{.vbuckets = 1}, persistence, executor_,
                 [this](const std::string& path) {
-                    return std::make_unique<GatedStore>(
+                    auto store = std::make_unique<GatedStore>(
                             std::make_unique<RocksStore>(path, RocksConfig{}), gate_, reads_);
+                    return std::make_unique<FaultyStore>(std::move(store), faults_);
                 });
         bucket_->warmUp();
         bucket_->setVBucketState(Vbid{0}, VbState::Active, OpTime::now());
@@ -152,6 +154,7 @@ class SlowDisk : public testing::Test {
     TempDir dir_;
     Gate gate_;
     std::atomic<int> reads_{0};  ///< from disk
+    const std::shared_ptr<StoreFaults> faults_{std::make_shared<StoreFaults>()};
     ThreadExecutor executor_{{.writers = 1, .auxIo = 1, .nonIo = 1}};
     std::unique_ptr<PersistentBucket> bucket_;
 };
@@ -172,6 +175,42 @@ TEST_F(SlowDisk, OthersOfTheThreadAreServedWhileALargeVersionWaits) {
     ASSERT_EQ(answers.size(), 1U);
     EXPECT_EQ(answers[0].status, Status::kKeyEexists) << "the deletion is newer";
     EXPECT_EQ(reads_, 1);
+}
+
+TEST_F(SlowDisk, AChangeFromActiveIsAnsweredWhenItIsStored) {
+    persist();
+    Server server(Listener("127.0.0.1", 0), *bucket_, nullptr, {.threads = 1, .settings = {}});
+    server.start();
+    std::thread loop([&server] { server.run(); });
+    {
+        Client client(server.port());
+        const auto answerTo = [&client](const Frame& frame) {
+            client.send(frame.bytes());
+            const auto answers = client.receive(1);
+            return answers.empty() ? Answer{} : answers.front();
+        };
+        const auto change = [&](std::string state) {
+            return answerTo({.opcode = Opcode::kSetVBucket, .extras = std::move(state)}).status;
+        };
+        constexpr int kAlways = 1'000'000;
+        for (const std::string state : {"\x02", "\x04"}) {
+            ASSERT_EQ(change("\x01"), Status::kSuccess);
+            persist();
+            faults_->failStates = kAlways;
+            EXPECT_EQ(change("\x01"), Status::kSuccess) << "this takes nothing from another node";
+            EXPECT_EQ(change(state), Status::kEtmpfail);
+            EXPECT_EQ(answerTo({.opcode = Opcode::kGetVBucket}).value, "\0\0\0"s + state);
+            EXPECT_EQ(change(state), Status::kEtmpfail) << "it is in force, but still not stored";
+            faults_->failStates = 0;
+            EXPECT_EQ(change(state), Status::kSuccess);
+            const auto stored = bucket_->storeOf(Vbid{0}).loadVbState(Vbid{0});
+            ASSERT_TRUE(stored);
+            EXPECT_EQ(stored->state, state[0]);
+        }
+    }
+    server.requestStop();
+    loop.join();
+    server.stop();
 }
 
 TEST_F(SlowDisk, AConnectionEndsWithoutWaitingForItsBackfill) {

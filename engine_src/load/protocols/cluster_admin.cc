@@ -63,6 +63,14 @@ void setState(Client& client, std::uint16_t vbucket, std::uint8_t state) {
     must(client, spec, "state of vBucket " + std::to_string(vbucket));
 }
 
+/// After an error, which is the one to report.
+void makeReplicaAgain(Client& client, std::uint16_t vbucket) {
+    try {
+        setState(client, vbucket, kReplica);
+    } catch (const LoadError&) {  // in force, unless the connection is lost
+    }
+}
+
 int askState(Client& client, std::uint16_t vbucket) {
     FrameSpec spec;
     spec.opcode = Opcode::kGetVBucket;
@@ -256,14 +264,14 @@ void discardCopies(Client& client, std::span<const std::uint16_t> vbuckets) {
         }
     }
     for (const auto vbucket : vbuckets) {
-        setState(client, vbucket, kDead);
-        FrameSpec spec;
-        spec.opcode = Opcode::kDelVBucket;
-        spec.vbucketOrStatus = vbucket;
         try {
+            setState(client, vbucket, kDead);  // in force even if it cannot be stored
+            FrameSpec spec;
+            spec.opcode = Opcode::kDelVBucket;
+            spec.vbucketOrStatus = vbucket;
             must(client, spec, "deletion of vBucket " + std::to_string(vbucket));
         } catch (const LoadError&) {
-            setState(client, vbucket, kReplica);  // it still has its copy
+            makeReplicaAgain(client, vbucket);  // it still has its copy
             throw;
         }
         setState(client, vbucket, kReplica);

@@ -68,7 +68,29 @@ After waitForVBucket(CommandContext& context, const FrameView& request) {
     return After::Continue;
 }
 
+/// Another node may become active next. If this one did not store that it is not active any more,
+/// both would be active after its restart.
+After storeVBucketState(CommandContext& context, const FrameView& request) {
+    const NonBucketGuard nobody;
+    const auto done = runBucketJob(context, [&bucket = context.server.bucket,
+                                             vbid = Vbid{request.header.vbucket()}](auto&) {
+        return bucket.storeState(vbid) ? OpStatus::Ok : OpStatus::TmpFail;
+    });
+    if (!done) {
+        return After::AgainLater;
+    }
+    if (done->status() != OpStatus::Ok) {
+        replyRefusal(context, request, done->status());
+    } else {
+        reply(context, request, {});
+    }
+    return After::Continue;
+}
+
 After setVBucket(CommandContext& context, const FrameView& request) {
+    if (context.session.bucketJob() != nullptr) {
+        return storeVBucketState(context, request);  // the state is in force already
+    }
     // The state is one byte of extras; older clients send 4, in the extras or as the value.
     const auto& bytes = request.extras.empty() ? request.value : request.extras;
     if (bytes.size() != 1 && bytes.size() != 4) {
@@ -95,6 +117,8 @@ After setVBucket(CommandContext& context, const FrameView& request) {
     context.session.endWait();
     if (status != OpStatus::Ok) {
         replyRefusal(context, request, status);
+    } else if (wanted != VbState::Active && bucket.type() == BucketType::Persistent) {
+        return storeVBucketState(context, request);
     } else {
         reply(context, request, {});
     }

@@ -102,8 +102,15 @@ def test_an_active_that_comes_back_empty_takes_no_replica_along(
     assert replication(replica.port)["copies_kept"] == "0"
 
 
-def test_a_copy_that_cannot_be_discarded_stays_a_replica(kv_engine: Path) -> None:
-    answers = {GET_VBUCKET: (0, struct.pack(">I", REPLICA)), DEL_VBUCKET: (TMPFAIL, b"")}
+@pytest.mark.parametrize(
+    ("refused", "reported"),
+    [(DEL_VBUCKET, "deletion of vBucket 3"), (SET_VBUCKET, "state of vBucket 3")],
+)
+def test_a_copy_that_cannot_be_discarded_stays_a_replica(
+    refused: int, reported: str, kv_engine: Path
+) -> None:
+    """A refused state is in force: only the disk of the node does not take it."""
+    answers = {GET_VBUCKET: (0, struct.pack(">I", REPLICA)), refused: (TMPFAIL, b"")}
     states = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         command = [
@@ -124,7 +131,7 @@ def test_a_copy_that_cannot_be_discarded_stays_a_replica(kv_engine: Path) -> Non
                 )
         assert asking.wait(PATIENCE_S) != 0
         assert asking.stderr is not None
-        assert "deletion of vBucket 3" in asking.stderr.read()
+        assert reported in asking.stderr.read()
     assert states == [DEAD, REPLICA]
 
 

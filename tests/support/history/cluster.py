@@ -25,6 +25,7 @@ from tests.support.ports import free_ports
 
 SET_VBUCKET, DEL_VBUCKET, SET_CONFIG, OBSERVE = 0x3D, 0x3F, 0xB4, 0x92
 ACTIVE, REPLICA, DEAD = 1, 2, 4
+TMPFAIL = 0x86
 SLOW_BYTES, SLOW_S = 256, 0.01
 PATIENCE_S = 60.0  # of a busy machine, for what takes a second on an idle one
 
@@ -180,11 +181,17 @@ class Node:
                 os.truncate(path, min(size, path.stat().st_size))
 
     def set_state(self, state: int) -> None:
-        """Make every vBucket active, or a replica, and wait for the answers."""
+        """Make every vBucket active, or a replica, and wait until that is stored."""
         with session(self.port, PATIENCE_S) as wire:
-            for vbucket in range(VBUCKETS):
+
+            def is_set(vbucket: int) -> bool:
                 answer = wire.ask(SET_VBUCKET, extras=bytes([state]), vbucket=vbucket)
-                assert answer.status == 0, (self.number, hex(answer.status), answer.value)
+                # A store that was full needs a few seconds before it takes anything again.
+                assert answer.status in {0, TMPFAIL}, (self.number, hex(answer.status))
+                return bool(answer.status == 0)
+
+            for vbucket in range(VBUCKETS):
+                wait_for("a change of state is stored", lambda vb=vbucket: is_set(vb))
 
     def high_seqnos(self) -> list[int]:
         """Return the high seqno of each vBucket; -1 if it is dead, as a replica is while it is rolled back."""
