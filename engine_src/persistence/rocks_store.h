@@ -89,9 +89,10 @@ class RocksStore final : public KVStore {
     /// Records, before the database is repaired, that documents may be missing: later nothing shows
     /// it.
     void noteGaps();
-    /// Makes the key index from the documents, of each key's the newest, and lets no vBucket's
-    /// state be older than its documents: RocksDB has recovered each family without the part of
-    /// the log that is damaged, but only if the family still needed it. Throws StoreError.
+    /// Rebuilds the key index from the documents, keeps only the newest version of each key, and
+    /// raises the states to the seqnos of their documents: RocksDB has recovered each family
+    /// without the damaged part of the log, but only if the family still needed it. Throws
+    /// StoreError.
     void repair();
     /// The part of repair() about the state of a vBucket with documents up to `high`.
     PersistedVbState repairedState(Vbid vbid, Seqno high, Cas maxCas);
