@@ -189,7 +189,7 @@ class VBucket {
 
     // --- persistence
     /// Warm-up: adds a stored document, clean. If the key is already known, the higher seqno stays:
-    /// a client was faster, or the store has two versions because of damage in an earlier release.
+    /// a client was faster, or the store has two versions because an earlier build accepted damage.
     void loadStored(std::string_view key, ItemOp op, const ItemMeta& meta, BlobPtr value);
     /// Records that the item is on disk: its StoredValue becomes clean unless it has changed since;
     /// a tombstone leaves the hash table.

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import final
 
@@ -191,7 +192,7 @@ class Node:
                 return bool(answer.status == 0)
 
             for vbucket in range(VBUCKETS):
-                wait_for("a change of state is stored", lambda vb=vbucket: is_set(vb))
+                wait_for("a change of state is stored", partial(is_set, vbucket))
 
     def high_seqnos(self) -> list[int]:
         """Return the high seqno of each vBucket; -1 if it is dead, as a replica is while it is rolled back."""
