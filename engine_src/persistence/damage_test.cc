@@ -349,6 +349,31 @@ TEST_F(DamageTest, AfterAnAcceptedLossNoSeqnoOfADocumentIsFree) {
     }
 }
 
+/// RocksDB compares the table files with the last damaged log only.
+TEST_F(DamageTest, TwoDamagedLogsAreNoSilentLossOfTheIndex) {
+    {
+        RocksStore store(path_.string(), config_);
+        put(store, 1, "key", "value");
+        fillTable(store, 2);
+    }
+    const auto logs = filesBelow(path_, ".log");
+    ASSERT_EQ(logs.size(), 2U);
+    for (const auto& log : logs) {
+        for (uint64_t block = 0; block < std::filesystem::file_size(log); block += 32768) {
+            flipBit(log, block);
+        }
+    }
+    for (int start = 0; start < 2; ++start) {
+        EXPECT_THROW(RocksStore(path_.string(), afterCrash_), DamageError) << "also once opened";
+    }
+    RocksStore store(path_.string(), acceptLoss_);
+    EXPECT_TRUE(store.stats().hasGaps);
+    const Docs docs = scan(store);
+    ASSERT_FALSE(docs.empty());
+    EXPECT_EQ(store.countLive(kVb), docs.size());
+    EXPECT_EQ(store.loadVbState(kVb)->highSeqno, Seqno{docs.back().first});
+}
+
 TEST_F(DamageTest, TheNotesNameNoLogThatIsNotThere) {
     fill(/*emptyLog=*/false);
     RocksStore store(path_.string(), afterCrash_);

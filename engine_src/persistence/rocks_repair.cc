@@ -24,6 +24,25 @@ constexpr size_t kRepairBytes = size_t{1} << 20;
 
 }  // namespace
 
+bool RocksStore::documentsAreAhead() {
+    rocksdb::ReadOptions options;
+    options.total_order_seek = true;  // of all vBuckets
+    options.fill_cache = false;
+    const std::unique_ptr<rocksdb::Iterator> iterator(db_->NewIterator(options, seqnos_));
+    for (iterator->SeekToLast(); iterator->Valid();) {
+        const Vbid vbid = codec::vbOf(view(iterator->key()));
+        const Seqno last = codec::seqnoOf(view(iterator->key()));
+        const auto state = loadVbState(vbid);
+        const auto entry = lookUp(keyOf(vbid, codec::decodeDoc(last, view(iterator->value())).key));
+        if (!state || state->highSeqno < last || !entry || entry->seqno != last) {
+            return true;
+        }
+        iterator->SeekForPrev(slice(codec::vbPrefix(vbid)));  // the last document of one before
+    }
+    check(iterator->status(), "compare the documents with their index");
+    return false;
+}
+
 void RocksStore::repair() {
     // A crash in here is repaired by the next start, which finds the note of the gaps: the result
     // depends on the documents only, and of each key the newest stays.

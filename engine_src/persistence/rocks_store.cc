@@ -39,6 +39,16 @@ RocksStore::RocksStore(const std::string& path, const RocksConfig& config)
     checkFiles(path);
     openDatabase(path);
     directory_ = Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!hasGaps_ && documentsAreAhead()) {
+        const std::string what = path +
+                                 " has documents that its index or a vBucket's state lacks: "
+                                 "its write-ahead logs were damaged";
+        if (!config_.acceptLoss) {
+            throw DamageError(what);
+        }
+        log::error("{}", what);
+        noteGaps();
+    }
     if (hasGaps_) {
         repair();
     }

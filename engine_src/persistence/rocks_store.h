@@ -89,6 +89,10 @@ class RocksStore final : public KVStore {
     /// Records, before the database is repaired, that documents may be missing: later nothing shows
     /// it.
     void noteGaps();
+    /// Returns whether a vBucket's last document is newer than the key index or its state, which
+    /// are written together: RocksDB refuses a store with a damaged log, but not always one with
+    /// two.
+    bool documentsAreAhead();
     /// Rebuilds the key index from the documents, keeps only the newest version of each key, and
     /// raises the states to the seqnos of their documents: RocksDB has recovered each family
     /// without the damaged part of the log, but only if the family still needed it. Throws
