@@ -10,9 +10,9 @@ import signal
 import subprocess
 from types import SimpleNamespace
 
-import perfrunner.build.place
 import pytest
 
+import perfrunner.build.builders
 from perfrunner.build.artifact import Artifact, write_manifest
 from perfrunner.build.tools import failed
 from perfrunner.errors import BuildError
@@ -196,7 +196,7 @@ def test_content_that_the_clone_lacks_ends_it_with_the_command_that_fetches_it(l
 
 
 def test_a_build_that_the_machine_ended_is_no_skipped_commit(lab, monkeypatch):
-    whole = perfrunner.build.place.build_variant
+    whole = perfrunner.build.builders.build_variant
 
     def build(variant, source, *rest):
         if (source / "main.cc").read_text() not in ("0\n", f"{COMMITS}\n"):
@@ -205,7 +205,7 @@ def test_a_build_that_the_machine_ended_is_no_skipped_commit(lab, monkeypatch):
         return whole(variant, source, *rest)
 
     with monkeypatch.context() as full:
-        full.setattr("perfrunner.build.place.build_variant", build)
+        full.setattr("perfrunner.build.builders.build_variant", build)
         error = lab.cli(*lab.words, code=3).stderr
     assert "Killed signal" in error
     assert "hint: the machine ran out of memory" in error
@@ -213,7 +213,7 @@ def test_a_build_that_the_machine_ended_is_no_skipped_commit(lab, monkeypatch):
 
 
 def test_a_commit_that_was_not_built_is_tried_again_when_resumed(lab, monkeypatch):
-    whole = perfrunner.build.place.build_variant
+    whole = perfrunner.build.builders.build_variant
 
     def build(variant, source, *rest):
         if (source / "main.cc").read_text() in ("4\n", f"{CULPRIT}\n"):
@@ -221,7 +221,7 @@ def test_a_commit_that_was_not_built_is_tried_again_when_resumed(lab, monkeypatc
         return whole(variant, source, *rest)
 
     with monkeypatch.context() as old:
-        old.setattr("perfrunner.build.place.build_variant", build)
+        old.setattr("perfrunner.build.builders.build_variant", build)
         assert len(lab.cli.json(*lab.words)["culprits"]) > 1
     assert lab.cli.json(*lab.words, "--resume")["culprits"] == [lab.commits[CULPRIT]]
     assert len(lab.runs) == len(set(lab.runs)), "no commit was measured twice"
