@@ -9,6 +9,7 @@
 #include <array>
 #include <utility>
 
+#include "logging/log.h"
 #include "memory/bucket_memory.h"
 #include "persistence/doc_codec.h"
 #include "persistence/log_notes.h"
