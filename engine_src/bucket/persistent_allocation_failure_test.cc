@@ -22,8 +22,17 @@ class SparedStore final : public ForwardingStore {
     using ForwardingStore::ForwardingStore;
 
     bool delVBucket(Vbid vbid, const PersistedVbState& state) override {
+        return spared([&] { return ForwardingStore::delVBucket(vbid, state); });
+    }
+    bool rollback(Vbid vbid, Seqno seqno) override {
+        return spared([&] { return ForwardingStore::rollback(vbid, seqno); });
+    }
+
+  private:
+    template <class Work>
+    static bool spared(const Work& work) {
         const long left = std::exchange(allocationsLeft, -1);
-        const bool done = ForwardingStore::delVBucket(vbid, state);
+        const bool done = work();
         allocationsLeft = left;
         return done;
     }
