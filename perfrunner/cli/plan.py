@@ -225,10 +225,10 @@ class Estimate:
 
     def sampling_check(self, spec: Spec) -> float:
         """Return the seconds of the trials that measure the overhead of sampling."""
-        from perfrunner.experiment.events import CHECKED
+        from perfrunner.experiment.events import TRIALS_PER_CHECK
         from perfrunner.experiment.plan import cases_to_check
 
-        return CHECKED * sum(self.seconds[case] for case in cases_to_check(spec))
+        return TRIALS_PER_CHECK * sum(self.seconds[case] for case in cases_to_check(spec))
 
     def total(self, spec: Spec, blocks: int | None = None) -> float:
         """Return the seconds of builds, trials and the sampling check."""

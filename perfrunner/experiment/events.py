@@ -197,7 +197,7 @@ class Precision:
     decision: Decision
 
 
-CHECKED = 2  # trials of the sampling check per case: with and without samplers
+TRIALS_PER_CHECK = 2  # of the overhead of sampling in a case: one with samplers, one without
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class SamplingCheck:
 
     @property
     def trials(self) -> int:
-        return CHECKED * len(self.cases)
+        return TRIALS_PER_CHECK * len(self.cases)
 
 
 @dataclass(frozen=True)

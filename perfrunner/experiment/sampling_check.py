@@ -80,7 +80,7 @@ def _compared(metrics: Mapping[str, float]) -> dict[str, float]:
 
 def sampling_trials(spec: Spec, facts: Mapping[str, Any]) -> list[Case]:
     """Return the case of each trial of the sampling check that is still to run."""
-    return [] if SAMPLING_CHECK_FACT in facts else cases_to_check(spec) * ev.CHECKED
+    return [] if SAMPLING_CHECK_FACT in facts else cases_to_check(spec) * ev.TRIALS_PER_CHECK
 
 
 def run_sampling_check(
@@ -108,7 +108,7 @@ def run_sampling_check(
         check_locks()
         records.append(record)
         case = Case(record["workload"], record["bucket"])
-        for _ in range(ev.CHECKED):
+        for _ in range(ev.TRIALS_PER_CHECK):
             left.remove(case)
         recorder.tell_progress()
     facts[SAMPLING_CHECK_FACT] = records

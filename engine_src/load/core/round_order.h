@@ -41,7 +41,8 @@ class RoundOrder {
     std::vector<std::size_t> order_;
 };
 
-constexpr std::uint32_t kFillRequests = 100;  // per connection and variant at a time
+/// Requests per connection before the next variant is filled.
+constexpr std::uint32_t kFillRequests = 100;
 
 /// Fills the variants in rotation, a little at a time, so that all are filled at the same time:
 /// calls fill(variant) in rounds until it has returned false for each variant, which means that

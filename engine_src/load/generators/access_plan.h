@@ -79,7 +79,7 @@ class AccessPlan {
     void answered(std::size_t, std::uint32_t, protocol::Status, Nanos) noexcept {}
     void stop() { stopped_ = true; }
 
-    /// Operations that were due in slices by the rate and were not sent, because the window was
+    /// Operations that the rate made due in slices and that were not sent, because the window was
     /// full: how far the server has fallen behind. `end` as in the last slice.
     std::uint64_t overdue(Nanos end) const;
 

@@ -2,8 +2,8 @@
 
 // PopulatePlan: every key, or a share of the keys, is stored (or deleted) once, in order; each
 // connection has its own range. A request that the server refuses temporarily is retried until it
-// is taken. See BatchTraffic for the contract. Alone it is one slice without end; in slices with
-// others (round_order.h) begin() opens each slice.
+// is taken. See BatchTraffic for the contract. A single variant has one slice without end; with
+// several (round_order.h), begin() opens each slice.
 
 #include <limits>
 

@@ -177,7 +177,7 @@ def test_a_process_ended_by_sigkill_goes_on_with_resume(lab):
 
 
 def test_content_that_the_clone_lacks_ends_it_with_the_command_that_fetches_it(lab):
-    """As in a partial clone. Fetched, the bisection is resumed."""
+    """Play a partial clone, fetch what it lacks, and resume the bisection."""
     lab.git("config", "remote.origin.url", "https://127.0.0.1:1/gone.git")
     lab.git("config", "remote.origin.promisor", "true")
     away = {}

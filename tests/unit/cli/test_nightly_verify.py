@@ -70,7 +70,7 @@ def test_a_loss_that_is_refuted_in_both_cases_is_not_reported(two_cases, followe
 def test_no_more_comparisons_than_the_most_decide_in_a_night(
     two_cases, followed, nights, monkeypatch
 ):
-    """What was not compared is reported by the nights alone."""
+    """Leave the cases that were not compared to the rules of the nights."""
     monkeypatch.setattr(nightly_verify, "MOST", 1)
     mails = []
     for _ in range(6):

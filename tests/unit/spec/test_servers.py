@@ -95,7 +95,7 @@ def test_paths_of_files_are_those_of_the_spec(servers: Servers):
 
 
 def test_directories_of_search_paths_are_those_of_the_spec(servers: Servers):
-    """Of other values, a word that is the name of a directory stays as it is."""
+    """Keep a word that is the name of a directory, unless the option or variable names a search path."""
     (servers.directory / "new").mkdir()
     words = '[/usr/bin/env, LD_LIBRARY_PATH=., ./memcached, -p, "{port}", --mode=new, new'
     env = "env: {LD_LIBRARY_PATH: '.:new::/opt:$ORIGIN', B: new}"

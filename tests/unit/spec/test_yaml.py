@@ -375,7 +375,7 @@ READABLE = st.characters(exclude_categories=("Cs", "Cc"), include_characters="\t
 @example(text="\u2029 # \ufeff\u00a0")
 @settings(max_examples=60, deadline=None)
 def test_every_text_survives_being_written_and_read(text: str):
-    """As a value and as a key."""
+    """Write such a text as a value and as a key, and read it back."""
     written = yaml.dump({text: [text]}, Dumper=core.CoreDumper, allow_unicode=True, width=100)
     root = core.CoreLoader(written).get_single_node()
     ((key, values),) = root.value
